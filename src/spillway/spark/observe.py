@@ -1,0 +1,91 @@
+"""Turns what Spark reports of a batch into an observation. Pure: dictionaries in, values out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from spillway.state.offsets import span
+from spillway.values import Observation, StratumCount
+
+Metrics = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """When a batch began and how long it took, and where it stood in its source."""
+
+    batch_id: int
+    started_at_s: float
+    duration_s: float
+    offset_span: float | None = None
+    backlog_rows: float | None = None
+
+
+def observation(metrics: Metrics, timing: Timing, strata: tuple[str, ...]) -> Observation:
+    """Combine the gate's counters with the batch's timing."""
+    counts = tuple(
+        StratumCount(name=name, rows_in=metrics[f"in_{i}"], rows_kept=metrics[f"kept_{i}"])
+        for i, name in enumerate(strata)
+    )
+    ended_at_s = timing.started_at_s + timing.duration_s
+    return Observation(
+        batch_id=timing.batch_id,
+        rows_in=sum(count.rows_in for count in counts),
+        rows_kept=sum(count.rows_kept for count in counts),
+        duration_s=timing.duration_s,
+        latency_s_mean=_since(metrics.get("arrived_mean"), ended_at_s),
+        latency_s_p99=_since(metrics.get("arrived_first"), ended_at_s),
+        latency_s_max=_since(metrics.get("arrived_min"), ended_at_s),
+        backlog_rows=timing.backlog_rows,
+        offset_span=timing.offset_span,
+        quantiles=tuple(float(q) for q in metrics.get("quantiles") or ()),
+        strata=counts,
+    )
+
+
+def progress_timing(progress: Mapping[str, Any]) -> Timing:
+    """Read a batch's timing from Spark's progress report (its JSON as a dictionary)."""
+    sources = progress["sources"]
+    return Timing(
+        batch_id=progress["batchId"],
+        started_at_s=datetime.fromisoformat(progress["timestamp"]).timestamp(),
+        duration_s=progress["batchDuration"] / 1e3,
+        offset_span=_sum(span(_offset(s, "startOffset"), _offset(s, "endOffset")) for s in sources),
+        backlog_rows=_sum(
+            span(_offset(s, "endOffset"), _offset(s, "latestOffset")) for s in sources
+        ),
+    )
+
+
+def progress_offsets(progress: Mapping[str, Any]) -> str:
+    """Return the start and end offsets of every source as JSON text."""
+    return json.dumps(
+        [[_offset(s, "startOffset"), _offset(s, "endOffset")] for s in progress["sources"]]
+    )
+
+
+def _sum(spans: Iterable[float | None]) -> float | None:
+    """Add up what is known; None if nothing is."""
+    known = [value for value in spans if value is not None]
+    return sum(known) if known else None
+
+
+def _offset(source: Mapping[str, Any], which: str) -> object:
+    """Read an offset: Spark reports it parsed or as JSON text."""
+    offset = source.get(which)
+    if not isinstance(offset, str):
+        return offset
+    try:
+        parsed: object = json.loads(offset)
+    except ValueError:
+        return offset
+    return parsed
+
+
+def _since(arrived_s: float | None, ended_at_s: float) -> float | None:
+    """Return the latency; a row from the future (a clock that jumped) has waited 0 s."""
+    return None if arrived_s is None else max(ended_at_s - float(arrived_s), 0.0)

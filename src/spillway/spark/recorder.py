@@ -1,0 +1,103 @@
+"""Writes a finished batch into the ledger and lets the loop learn from it. Never raises."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from spillway.loop import Loop
+from spillway.state import files
+from spillway.state.ledger import Entry, Ledger
+from spillway.state.memory import Memory
+from spillway.state.plan_log import PlanLog
+from spillway.values import LoopState, Observation, PinnedPlan
+
+_log = logging.getLogger("spillway")
+_PRUNE_EVERY = 100
+
+
+class Recorder:
+    """The control path's other end: observation in, ledger and state out.
+
+    Events may be late, doubled or dropped. A late one is written down but teaches nothing, a
+    doubled one is passed over, a dropped one leaves a gap in the ledger that `gaps` names.
+    """
+
+    def __init__(self, *, loop: Loop, state: Path, identity: tuple[str, ...]) -> None:
+        """Start from the last good state in the folder."""
+        self.loop = loop
+        self.identity = identity
+        self.faults = 0
+        self.last: Entry | None = None
+        self._state_folder = state
+        self._memory = Memory(folder=state)
+        self._ledger = Ledger(state / "ledger")
+        self._lock = threading.Lock()
+        self._recorded: deque[tuple[str, int]] = deque(maxlen=1000)
+        self._state, complaints = self._memory.load()
+        for complaint in complaints:
+            self._complain(f"state not usable, going back to the last good one: {complaint}")
+
+    def record(
+        self, seen: Observation, *, query_id: str, run_id: str, offsets: str, started_at_s: float
+    ) -> None:
+        """Take one finished batch; the same batch of the same run again changes nothing."""
+        with self._lock:
+            if (run_id, seen.batch_id) in self._recorded:
+                return
+            self._recorded.append((run_id, seen.batch_id))
+            entry = Entry(
+                query_id=query_id,
+                run_id=run_id,
+                seen=replace(seen, quantiles=()),  # one bounded line per batch
+                plan=self._plan(query_id, seen.batch_id),
+                identity=self.identity,
+                offsets=offsets,
+                started_at_s=started_at_s,
+            )
+            self._count_faults(entry)
+            self.last = entry
+            self._write(lambda: self._ledger.append(entry), "ledger")
+            self._learn(seen, query_id, run_id)
+
+    @property
+    def state(self) -> LoopState:
+        """What the loop knows now."""
+        return self._state
+
+    def _learn(self, seen: Observation, query_id: str, run_id: str) -> None:
+        learnt = self.loop.learn(self._state, seen, query_id=query_id, run_id=run_id)
+        if learnt is self._state:
+            return
+        self._state = learnt
+        self._write(lambda: self._memory.save(learnt), "state")
+        if seen.batch_id % _PRUNE_EVERY == 0:
+            log = PlanLog.of(self._state_folder, query_id)
+            self._write(lambda: log.prune(seen.batch_id), "plan log")
+
+    def _plan(self, query_id: str, batch_id: int) -> PinnedPlan | None:
+        try:
+            return PlanLog.of(self._state_folder, query_id).read(batch_id)
+        except (files.BadStateFile, OSError) as error:
+            self._complain(f"plan of batch {batch_id} not readable: {error}")
+            return None
+
+    def _count_faults(self, entry: Entry) -> None:
+        faults = entry.plan.faults if entry.plan else 1
+        if faults:
+            self.faults += faults - 1
+            self._complain(f"batch {entry.batch_id}: {entry.reason}")
+
+    def _write(self, write: Callable[[], None], what: str) -> None:
+        try:
+            write()
+        except OSError as error:
+            self._complain(f"{what} not written: {error}")
+
+    def _complain(self, complaint: str) -> None:
+        self.faults += 1
+        _log.warning("%s", complaint)

@@ -1,0 +1,189 @@
+"""The frozen values that cross the rooms. No Spark, no clock, no I/O."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, field
+
+# The ends of the score's axis. Finite, because JSON has no infinity.
+SCORE_MIN, SCORE_MAX = -sys.float_info.max, sys.float_info.max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAhead:
+    """The batch that is about to run, as far as it is known.
+
+    `rows` is its size (exact where the source's offsets count rows, else a prediction, else None).
+    """
+
+    batch_id: int
+    rows: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StratumCount:
+    """How many rows of one stratum came in and were kept in a batch."""
+
+    name: str
+    rows_in: int
+    rows_kept: int
+
+    @property
+    def rows_shed(self) -> int:
+        """Rows of the stratum that the gate gave up."""
+        return self.rows_in - self.rows_kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a finished batch showed.
+
+    Latencies run from a row's arrival to the end of its batch, over the kept rows; None where no
+    arrival column was named and they could not be estimated. `quantiles` are those of the score.
+    """
+
+    batch_id: int
+    rows_in: int
+    rows_kept: int
+    duration_s: float
+    latency_s_mean: float | None = None
+    latency_s_p99: float | None = None
+    latency_s_max: float | None = None
+    backlog_rows: float | None = None
+    offset_span: float | None = None
+    quantiles: tuple[float, ...] = ()
+    strata: tuple[StratumCount, ...] = ()
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that was kept; 1 for an empty batch."""
+        return self.rows_kept / self.rows_in if self.rows_in else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What the batch ahead would take if every row were kept: `fixed_s + work_s`."""
+
+    fixed_s: float
+    work_s: float
+
+    @property
+    def duration_s(self) -> float:
+        """Predicted duration of the whole batch."""
+        return self.fixed_s + self.work_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What the coming batch may spend on its rows, beside what all of them would need.
+
+    >>> Budget(work_s_max=0.5, work_s_full=2.0, reason="overload").share
+    0.25
+    """
+
+    work_s_max: float
+    work_s_full: float
+    reason: str
+
+    def __post_init__(self) -> None:
+        """Reject budgets that are no amounts of time."""
+        for name in ("work_s_max", "work_s_full"):
+            if not getattr(self, name) >= 0:  # also rejects NaN
+                raise ValueError(f"{name} must be >= 0, got {getattr(self, name)}")
+
+    @property
+    def share(self) -> float:
+        """Share of the batch's work that may be done, in [0, 1]."""
+        if self.work_s_max >= self.work_s_full:
+            return 1.0
+        return self.work_s_max / self.work_s_full
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How the gate cuts a batch: strata along the score, and the keep rate of each.
+
+    Stratum i holds the rows with `edges[i-1] <= score < edges[i]`; `rates` has one entry more
+    than `edges`. Rows without a usable score (NULL, NaN, infinite) are kept at the rate `unrated`.
+    """
+
+    rates: tuple[float, ...]
+    edges: tuple[float, ...] = ()
+    unrated: float = 1.0
+    reason: str = ""
+
+    @property
+    def sheds(self) -> bool:
+        """Whether any row may be given up."""
+        return any(rate != 1.0 for rate in (*self.rates, self.unrated))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedPlan:
+    """A plan bound to its batch: written before its first use and read again by every replay."""
+
+    batch_id: int
+    salt: int
+    plan: Plan
+    probe: float = 1.0
+    rows_expected: float | None = None
+    faults: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The bounds that hold for every policy, including those that users write.
+
+    `keep_min`: floor of every keep rate, so that no stratum goes dark and totals stay unbiased.
+    `rise_max`: the kept share grows at most by this factor from batch to batch.
+    `stale_batches`: so many batches may pass without an observation before the plan decays to open.
+    `timeout_s`: a policy that takes longer is given up and the gate opens.
+    """
+
+    keep_min: float = 0.001
+    rise_max: float = 10.0
+    stale_batches: int = 3
+    timeout_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Reject limits that bound nothing."""
+        if not 0 < self.keep_min <= 1:
+            raise ValueError(f"keep_min must be in (0, 1], got {self.keep_min}")
+        if not self.rise_max > 1:
+            raise ValueError(f"rise_max must be > 1, got {self.rise_max}")
+        if not self.stale_batches >= 1:
+            raise ValueError(f"stale_batches must be >= 1, got {self.stale_batches}")
+        if not 0 < self.timeout_s < math.inf:
+            raise ValueError(f"timeout_s must be finite and > 0, got {self.timeout_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostState:
+    """The latest (rows kept, seconds taken) pairs of a cost model, oldest first."""
+
+    samples: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerState:
+    """What a controller carries from batch to batch: its feedback correction."""
+
+    gain: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopState:
+    """All that the loop remembers: bounded, serialisable, replaced after every batch.
+
+    `query_id` and `run_id` say which stream and which start of it the last observation came from;
+    `spans` are the latest (offset span, rows in) pairs, from which batch sizes are read.
+    """
+
+    query_id: str = ""
+    run_id: str = ""
+    batch_id: int = -1
+    cost: CostState = field(default_factory=CostState)
+    controller: ControllerState = field(default_factory=ControllerState)
+    seen: Observation | None = None
+    spans: tuple[tuple[float, float], ...] = ()

@@ -1,0 +1,1 @@
+"""Made-up streams with known truth: when rows arrive (`rate`) and what they hold (`content`)."""
