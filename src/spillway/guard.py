@@ -66,6 +66,7 @@ class Guard:
             shedder=shed or Uniform(),
             limits=limits or Limits(),
         )
+        self.metric = ""  # under this name the gate's counts stand in `observedMetrics`
         self._run_id = ""
         self._recorder: Recorder | None = None
         self._listener: GateListener | None = None
@@ -135,14 +136,14 @@ class Guard:
         from spillway.spark.control import plan_column
         from spillway.spark.listener import GateListener
 
-        metric = f"spillway:{self.name}"
+        self.metric = f"spillway:{self.name}#{uuid.uuid4().hex[:8]}"
         spark = df.sparkSession
         if self._listener is not None:
             spark.streams.removeListener(self._listener)
         self._recorder = self._new_recorder(gate)
-        self._listener = GateListener(metric=metric, strata=gate.names, recorder=self._recorder)
+        self._listener = GateListener(metric=self.metric, strata=gate.names, recorder=self._recorder)
         spark.streams.addListener(self._listener)
-        return gate.attach(df, plan_column(spark, self._planner(), gate), metric)
+        return gate.attach(df, plan_column(spark, self._planner(), gate), self.metric)
 
     def _protect_batch(self, df: DataFrame, gate: Gate, batch_id: int) -> DataFrame:
         from spillway.spark.batch_watch import GuardedBatch, new_observation, watch_batch

@@ -23,9 +23,10 @@ class AverageCost:
 
     t is the measured duration of a batch and n its kept rows (DISSP, eq. 5.2, with the measured
     interval and a moving average of 40 values). `fixed_s=0` is the paper's model as it stands.
-    Before `samples_min` batches nothing is said: a starting engine is several times slower.
+    A starting engine is several times slower, so the first `samples_trusted` batches count only
+    in part: k of them as k / samples_trusted of what they say.
 
-    >>> model = AverageCost(fixed_s=0.0, samples_min=1)
+    >>> model = AverageCost(fixed_s=0.0, samples_trusted=1)
     >>> state = CostState(samples=((5000.0, 0.3),))
     >>> round(0.250 / model.forecast(state, 1).work_s)  # rows in 250 ms, as in section 5.3
     4167
@@ -33,13 +34,14 @@ class AverageCost:
 
     window: int = 40
     fixed_s: float | None = None
-    samples_min: int = 3
+    samples_trusted: int = 4
 
     def __post_init__(self) -> None:
         """Reject windows and fixed costs that mean nothing."""
-        if not 1 <= self.samples_min <= self.window:
+        if not 1 <= self.samples_trusted <= self.window:
             raise ValueError(
-                f"samples_min must be in [1, window], got {self.samples_min} and {self.window}"
+                f"samples_trusted must be in [1, window], "
+                f"got {self.samples_trusted} and {self.window}"
             )
         if self.fixed_s is not None and not self.fixed_s >= 0:
             raise ValueError(f"fixed_s must be >= 0, got {self.fixed_s}")
@@ -52,13 +54,14 @@ class AverageCost:
         return CostState(samples=(*state.samples, sample)[-self.window :])
 
     def forecast(self, state: CostState, rows: float) -> Forecast | None:
-        """Predict `fixed + rows * C`; None while there are too few samples."""
-        if len(state.samples) < self.samples_min:
+        """Predict `fixed + rows * C`; None before the first sample."""
+        if not state.samples:
             return None
+        trust = min(1.0, len(state.samples) / self.samples_trusted)
         kept, duration_s = np.asarray(state.samples).T
         fixed_s = _fixed_s(kept, duration_s) if self.fixed_s is None else self.fixed_s
         cost_s = float(np.maximum(duration_s - fixed_s, 0.0).sum() / kept.sum())
-        return Forecast(fixed_s=fixed_s, work_s=rows * cost_s)
+        return Forecast(fixed_s=trust * fixed_s, work_s=trust * rows * cost_s)
 
 
 def _fixed_s(kept: NDArray[np.float64], duration_s: NDArray[np.float64]) -> float:

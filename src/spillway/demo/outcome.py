@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spillway.demo.run import Point, Run
 from spillway.demo.scenario import Scenario
+from spillway.estimate.totals import Estimate
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,18 +34,37 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An estimate of the guarded run beside the truth."""
+
+    name: str
+    estimate: Estimate
+    truth: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval holds the truth."""
+        return self.estimate.low <= self.truth <= self.estimate.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Whether the guarded run kept each of its promises."""
 
     held: bool
     quiet_before: bool
     quiet_after: bool
-    inside: dict[str, bool]
+    answers: tuple[Answer, ...]
+
+    @property
+    def inside(self) -> bool:
+        """Whether every interval holds its truth."""
+        return bool(self.answers) and all(answer.inside for answer in self.answers)
 
     @property
     def ok(self) -> bool:
         """All of them."""
-        return self.held and self.quiet_before and self.quiet_after and all(self.inside.values())
+        return self.held and self.quiet_before and self.quiet_after and self.inside
 
 
 def summarise(run: Run, scenario: Scenario) -> Summary:
@@ -65,13 +88,16 @@ def judge(run: Run, scenario: Scenario) -> Verdict:
     """Compare the guarded run with what it promised."""
     truth = scenario.content.truth(scenario.schedule.rows_total)
     exact = {"count": float(truth.count), "sum": truth.value_sum, "mean": truth.value_mean}
-    before = [p for p in run.points if p.end_s <= scenario.calm_s or _reads_until(p, scenario)]
+    before = [p for p in run.points if p.start_s <= scenario.calm_s]
     after = [p for p in run.points if _oldest_s(p) > scenario.burst_end_s]
     return Verdict(
         held=summarise(run, scenario).held,
         quiet_before=all(p.rows_in == p.rows_kept for p in before),
         quiet_after=bool(after) and all(p.rows_in == p.rows_kept for p in after),
-        inside={n: a.low <= exact[n] <= a.high for n, a in run.answers.items()},
+        answers=tuple(
+            Answer(name=name, estimate=estimate, truth=exact[name])
+            for name, estimate in run.answers.items()
+        ),
     )
 
 
@@ -88,15 +114,11 @@ def batch_latency_s(point: Point, scenario: Scenario) -> float:
     return point.latencies_s[0 if scenario.objective.kind == "each" else 1]
 
 
-def _reads_until(point: Point, scenario: Scenario) -> bool:
-    return point.start_s <= scenario.calm_s
-
-
 def _oldest_s(point: Point) -> float:
     return point.end_s - point.latencies_s[0] if point.latencies_s else point.start_s
 
 
-def _distribution(points: tuple[Point, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _distribution(points: tuple[Point, ...]) -> tuple[Floats, Floats]:
     """Spread each batch's rows evenly over the quantiles of its latency."""
     known = [point for point in points if point.latencies_s]
     latencies = [latency for point in known for latency in point.latencies_s]
@@ -104,7 +126,7 @@ def _distribution(points: tuple[Point, ...]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(latencies), np.array(weights, dtype=float)
 
 
-def _quantile(values: np.ndarray, weights: np.ndarray, q: float) -> float:
+def _quantile(values: Floats, weights: Floats, q: float) -> float:
     order = np.argsort(values)
     reached = np.cumsum(weights[order]) / weights.sum()
     return float(values[order][np.searchsorted(reached, q)])

@@ -70,11 +70,12 @@ def play(
 ) -> Run:
     """Play the whole scenario, until every row has been processed or shed."""
     burst_source.register(spark)
+    answers = _answers_query(spark, scenario, guard)
     notes = _Notes(scenario, guard, on_batch)
-    spark.streams.addListener(notes)
+    spark.streams.addListener(notes)  # after the guard's own, which then hears of a batch first
     try:
         table = f"answers_{folder.name}"
-        query = _start(spark, scenario, folder, guard, table)
+        query = _start(answers, folder, table)
         try:
             _wait(query, notes, scenario)
         finally:
@@ -84,17 +85,17 @@ def play(
         spark.streams.removeListener(notes)
 
 
-def _start(
-    spark: SparkSession, scenario: Scenario, folder: Path, guard: Guard | None, table: str
-) -> StreamingQuery:
+def _answers_query(spark: SparkSession, scenario: Scenario, guard: Guard | None) -> DataFrame:
     stream = spark.readStream.format("spillway-burst").options(**scenario.options()).load()
     if guard is not None:
         stream = guard.protect(stream, arrived="arrived", identity=["id"])
     enriched = stream.mapInArrow(_enrich, stream.schema)
-    done = enriched.observe(_DONE, *_processed())
+    return _aggregate(enriched.observe(_DONE, *_processed()), guarded=guard is not None)
+
+
+def _start(answers: DataFrame, folder: Path, table: str) -> StreamingQuery:
     return (
-        _aggregate(done, guarded=guard is not None)
-        .writeStream.format("memory")
+        answers.writeStream.format("memory")
         .queryName(table)
         .outputMode("complete")
         .option("checkpointLocation", str(folder))
@@ -157,7 +158,7 @@ class _Notes(StreamingQueryListener):
         self.finished = threading.Event()
         self.heard_at = time.monotonic()
         self._schedule = scenario.schedule
-        self._metric = f"spillway:{guard.name}" if guard else _DONE
+        self._metric = guard.metric if guard else _DONE
         self._on_batch = on_batch
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:

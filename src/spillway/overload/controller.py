@@ -11,7 +11,7 @@ _FEEDBACK = 0.3  # share of the (logarithmic) latency error that one batch corre
 _GAIN_MIN, _GAIN_MAX = 0.4, 1.3  # anti-windup
 _FORGET = 0.1  # how fast the correction returns to 1 while nothing is shed
 _DURATION_MIN = 0.25  # after an overlong batch: at least this share of the usual duration
-_WORK_MIN = 0.1  # at least this share of a batch goes to rows, however large the fixed cost
+_WORK_MIN = 0.25  # at least this share of a batch goes to rows, however large the fixed cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

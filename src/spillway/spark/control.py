@@ -49,8 +49,7 @@ class Planner:
     def _decide(self, batch_id: int, log: PlanLog) -> PinnedPlan:
         memory = Memory(folder=self.state)
         state, complaints = memory.load()
-        span = offsets.batch_span(self.checkpoint, batch_id) if self.checkpoint else None
-        rows = batch_rows(state, span)
+        rows = self._rows(state, batch_id)
         ahead = BatchAhead(batch_id=batch_id, rows=rows)
         try:
             plan, faults = in_time(lambda: self._decided(state, ahead), self._timeout_s)
@@ -64,6 +63,16 @@ class Planner:
             rows_expected=rows,
             faults=faults + len(complaints),
         )
+
+    def _rows(self, state: LoopState, batch_id: int) -> float | None:
+        """Read the batch's size from Spark's offset log, as exactly as the source allows."""
+        if self.checkpoint is None:
+            return None
+        span = offsets.batch_span(self.checkpoint, batch_id)
+        rows = batch_rows(state, span)
+        if rows is None and offsets.counts_rows(offsets.end_offsets(self.checkpoint, batch_id)):
+            return span
+        return rows
 
     def _decided(self, state: LoopState, ahead: BatchAhead) -> tuple[Plan, int]:
         return self.loop.decide(state, ahead)
@@ -109,18 +118,31 @@ def _plan_reader(
         task = TaskContext.get()
         batch_id = task.getLocalProperty("streaming.sql.batchId") if task else None
         query_id = (task.getLocalProperty("sql.streaming.queryId") if task else None) or ""
-        if batch_id is None:
-            raise RuntimeError(
-                "the guard's plan is delivered to micro-batches only: this query has no batch id"
-            )
+        checked = check_micro_batch(planner.checkpoint, query_id, batch_id)
         for _ in batches:
             pass
-        values = Gate(identity=(), strata=strata, score=score).plan_values(
-            planner.plan_for(int(batch_id), query_id)
-        )
+        pinned = planner.plan_for(checked, query_id)
+        values = Gate(identity=(), strata=strata, score=score).plan_values(pinned)
         yield pa.RecordBatch.from_pylist([values])
 
     return read
+
+
+def check_micro_batch(checkpoint: Path | None, query_id: str, batch_id: str | None) -> int:
+    """Return the batch's id; refuse, before data is read, batches that are not planned singly.
+
+    A micro-batch has its id, and stands in the offset log of its own checkpoint before it runs.
+    In real-time mode, and with asynchronous progress tracking, it does not.
+    """
+    if batch_id is not None:
+        known = checkpoint if query_id and offsets.query_id(checkpoint) == query_id else None
+        if known is None or offsets.end_offsets(known, int(batch_id)) is not None:
+            return int(batch_id)
+    raise RuntimeError(
+        f"a guard protects micro-batches only; batch {batch_id} of query {query_id!r} is not in "
+        "the offset log before it runs, as in real-time mode or with asynchronous progress "
+        "tracking: use an ordinary trigger, or take the guard out of this query"
+    )
 
 
 def in_time(decide: Callable[[], tuple[Plan, int]], timeout_s: float) -> tuple[Plan, int]:

@@ -61,6 +61,28 @@ def batch_span(checkpoint: Path, batch_id: int) -> float | None:
     return span(start, end)
 
 
+def counts_rows(end: list[Offset] | None) -> bool:
+    """Say whether every source's offset is of a kind that counts rows one by one.
+
+    That is so for Kafka ({topic: {partition: offset}}) and for Spillway's burst source.
+
+    >>> counts_rows([{"rides": {"0": 130, "1": 45}}]), counts_rows([{"logOffset": 3}])
+    (True, False)
+    """
+    return bool(end) and all(_is_kafka(offset) or _is_burst(offset) for offset in end or [])
+
+
+def _is_burst(offset: Offset) -> bool:
+    return isinstance(offset, dict) and offset.keys() == {"row", "epoch_us"}
+
+
+def _is_kafka(offset: Offset) -> bool:
+    partitions = list(offset.values()) if isinstance(offset, dict) else []
+    return bool(partitions) and all(
+        isinstance(by_id, dict) and all(str(key).isdigit() for key in by_id) for by_id in partitions
+    )
+
+
 def span(start: Offset, end: Offset) -> float | None:
     """Sum the differences of all numbers in two offsets; a number new at the end counts from 0.
 
