@@ -141,7 +141,9 @@ class Guard:
         if self._listener is not None:
             spark.streams.removeListener(self._listener)
         self._recorder = self._new_recorder(gate)
-        self._listener = GateListener(metric=self.metric, strata=gate.names, recorder=self._recorder)
+        self._listener = GateListener(
+            metric=self.metric, strata=gate.names, recorder=self._recorder
+        )
         spark.streams.addListener(self._listener)
         return gate.attach(df, plan_column(spark, self._planner(), gate), self.metric)
 

@@ -14,6 +14,7 @@ from spillway.cost.average import AverageCost
 from spillway.shedders.uniform import Uniform
 from spillway.values import (
     SCORE_MAX,
+    SCORE_MIN,
     BatchAhead,
     Budget,
     Limits,
@@ -23,6 +24,7 @@ from spillway.values import (
 )
 
 _SPANS_MAX = 40
+_GUESS = 4.0  # a guessed batch is at most so many times larger or smaller than the last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +44,8 @@ class Loop:
         The first batch after a start compiles code and starts workers: it is several times
         slower than the next and is kept out of the cost model.
         """
-        if query_id != state.query_id:  # another stream: costs may carry over, positions may not
-            state = replace(state, query_id=query_id, batch_id=-1, seen=None, spans=())
-        if seen.batch_id <= state.batch_id:
+        state = state_of(state, query_id)
+        if seen.batch_id <= state.batch_id or not 0 <= seen.duration_s < math.inf:
             return state
         cold = run_id != state.run_id
         return replace(
@@ -53,13 +54,14 @@ class Loop:
             batch_id=seen.batch_id,
             cost=state.cost if cold else self.cost.learn(state.cost, seen),
             controller=self.controller.learn(state.controller, seen),
-            seen=self._remember(state.seen, seen),
+            seen=_remember(state.seen, seen),
+            before_s=state.seen.duration_s if state.seen else None,
             spans=_spans(state.spans, seen),
         )
 
     def decide(self, state: LoopState, ahead: BatchAhead) -> tuple[Plan, int]:
         """Return the plan of the batch ahead and the number of nonsensical rates mended in it."""
-        rows = ahead.rows if ahead.rows is not None else _rows_like_last(state)
+        rows = ahead.rows if ahead.rows is not None else _rows_guessed(state)
         forecast = self.cost.forecast(state.cost, rows)
         budget = self.controller.budget(state.controller, state.seen, forecast)
         budget = self._limit(budget, state, ahead)
@@ -70,11 +72,10 @@ class Loop:
         strata = len(self.shedder.strata)
         return Plan(rates=(1.0,) * strata, edges=(SCORE_MAX,) * (strata - 1), reason=reason)
 
-    def _remember(self, before: Observation | None, seen: Observation) -> Observation:
-        """Keep the last known quantiles when a batch showed none."""
-        if seen.quantiles or before is None:
-            return seen
-        return replace(seen, quantiles=before.quantiles)
+    def fits(self, plan: Plan) -> bool:
+        """Say whether a plan has one rate for each of the shedder's strata, in order."""
+        strata = len(self.shedder.strata)
+        return len(plan.rates) == strata == len(plan.edges) + 1 and _sorted(plan.edges)
 
     def _limit(self, budget: Budget, state: LoopState, ahead: BatchAhead) -> Budget:
         """Bound the rise of the kept share, and let a stale signal decay to open."""
@@ -88,18 +89,26 @@ class Loop:
 
     def _clamp(self, plan: Plan) -> tuple[Plan, int]:
         """Put every rate into [keep_min, 1]; open what makes no sense, and count it."""
-        strata = len(self.shedder.strata)
-        if len(plan.rates) != strata or len(plan.edges) != strata - 1 or not _sorted(plan.edges):
+        if not self.fits(plan):
             return self.open_plan("open: the policy's plan does not fit its strata"), 1
         rates = (*plan.rates, plan.unrated)
         faults = sum(not 0.0 <= rate <= 1.0 for rate in rates)
         *bounded, unrated = (self._bound(rate) for rate in rates)
-        return replace(plan, rates=tuple(bounded), unrated=unrated), faults
+        edges = tuple(min(max(edge, SCORE_MIN), SCORE_MAX) for edge in plan.edges)
+        return replace(plan, edges=edges, rates=tuple(bounded), unrated=unrated), faults
 
     def _bound(self, rate: float) -> float:
         if math.isnan(rate):
             return 1.0
         return min(max(rate, self.limits.keep_min), 1.0)
+
+
+def state_of(state: LoopState, query_id: str) -> LoopState:
+    """Return the state as far as it holds for this query: costs carry over, positions do not."""
+    if query_id == state.query_id:
+        return state
+    fresh = LoopState(query_id=query_id)
+    return replace(fresh, cost=state.cost, controller=state.controller)
 
 
 def batch_rows(state: LoopState, offset_span: float | None) -> float | None:
@@ -116,13 +125,24 @@ def batch_rows(state: LoopState, offset_span: float | None) -> float | None:
 def _spans(
     spans: tuple[tuple[float, float], ...], seen: Observation
 ) -> tuple[tuple[float, float], ...]:
-    if not seen.offset_span or seen.offset_span <= 0:
+    if seen.offset_span is None or not 0 < seen.offset_span < math.inf:
         return spans
     return (*spans, (seen.offset_span, float(seen.rows_in)))[-_SPANS_MAX:]
 
 
-def _rows_like_last(state: LoopState) -> float:
-    return float(state.seen.rows_in) if state.seen else 0.0
+def _remember(before: Observation | None, seen: Observation) -> Observation:
+    """Keep the last known quantiles when a batch showed none."""
+    if seen.quantiles or before is None:
+        return seen
+    return replace(seen, quantiles=before.quantiles)
+
+
+def _rows_guessed(state: LoopState) -> float:
+    """Guess the size of the batch ahead: rows go on coming as fast as they did."""
+    if state.seen is None:
+        return 0.0
+    longer = state.seen.duration_s / state.before_s if state.before_s else 1.0
+    return state.seen.rows_in * min(max(longer, 1.0 / _GUESS), _GUESS)
 
 
 def _sorted(edges: tuple[float, ...]) -> bool:

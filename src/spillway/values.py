@@ -177,6 +177,7 @@ class LoopState:
     """All that the loop remembers: bounded, serialisable, replaced after every batch.
 
     `query_id` and `run_id` say which stream and which start of it the last observation came from;
+    `before_s` is the duration of the batch before the last, while which the last one's rows came;
     `spans` are the latest (offset span, rows in) pairs, from which batch sizes are read.
     """
 
@@ -186,4 +187,5 @@ class LoopState:
     cost: CostState = field(default_factory=CostState)
     controller: ControllerState = field(default_factory=ControllerState)
     seen: Observation | None = None
+    before_s: float | None = None
     spans: tuple[tuple[float, float], ...] = ()

@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from spillway.values import CostState, Forecast, Observation
 
+Floats = NDArray[np.float64]
+
 _SPREAD_MIN = 1.5  # batches must differ at least so much before a slope is read from them
+_OUTLIER = 4.0  # a batch's cost per row counts at most this many times the median
 _FIXED_PRIOR = 0.5  # while batches are alike: this share of the shortest one counts as fixed
 
 
@@ -22,17 +25,19 @@ class AverageCost:
     """Average cost of a row, C = sum(t - fixed) / sum(n), over the last `window` batches.
 
     t is the measured duration of a batch and n its kept rows (DISSP, eq. 5.2, with the measured
-    interval and a moving average of 40 values). `fixed_s=0` is the paper's model as it stands.
+    interval and a moving average of 40 values). A batch counts `decay` times as much as the next,
+    so that a changed cost is followed within a few batches; `decay=1, fixed_s=0` is the paper's.
     A starting engine is several times slower, so the first `samples_trusted` batches count only
     in part: k of them as k / samples_trusted of what they say.
 
-    >>> model = AverageCost(fixed_s=0.0, samples_trusted=1)
+    >>> model = AverageCost(decay=1.0, fixed_s=0.0, samples_trusted=1)
     >>> state = CostState(samples=((5000.0, 0.3),))
     >>> round(0.250 / model.forecast(state, 1).work_s)  # rows in 250 ms, as in section 5.3
     4167
     """
 
     window: int = 40
+    decay: float = 0.9
     fixed_s: float | None = None
     samples_trusted: int = 4
 
@@ -43,6 +48,8 @@ class AverageCost:
                 f"samples_trusted must be in [1, window], "
                 f"got {self.samples_trusted} and {self.window}"
             )
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay must be in (0, 1], got {self.decay}")
         if self.fixed_s is not None and not self.fixed_s >= 0:
             raise ValueError(f"fixed_s must be >= 0, got {self.fixed_s}")
 
@@ -60,11 +67,19 @@ class AverageCost:
         trust = min(1.0, len(state.samples) / self.samples_trusted)
         kept, duration_s = np.asarray(state.samples).T
         fixed_s = _fixed_s(kept, duration_s) if self.fixed_s is None else self.fixed_s
-        cost_s = float(np.maximum(duration_s - fixed_s, 0.0).sum() / kept.sum())
+        weights = np.power(self.decay, np.arange(len(kept), dtype=np.float64)[::-1])
+        cost_s = _cost_s(kept, duration_s - fixed_s, weights)
         return Forecast(fixed_s=trust * fixed_s, work_s=trust * rows * cost_s)
 
 
-def _fixed_s(kept: NDArray[np.float64], duration_s: NDArray[np.float64]) -> float:
+def _cost_s(kept: Floats, work_s: Floats, weights: Floats) -> float:
+    """Average the cost of a row; a batch that took absurdly long (a clock jump) counts for less."""
+    per_row_s = np.maximum(work_s, 0.0) / kept
+    bounded_s = np.minimum(per_row_s, _OUTLIER * np.median(per_row_s))
+    return float(np.average(bounded_s, weights=kept * weights))
+
+
+def _fixed_s(kept: Floats, duration_s: Floats) -> float:
     """Estimate the part of a batch's duration that does not depend on its rows.
 
     Robust line through the batches (Theil-Sen: median of the pairwise slopes) where their sizes

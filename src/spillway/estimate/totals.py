@@ -53,8 +53,8 @@ def total(values: Rows, weights: Rows, confidence: float = 0.95) -> Estimate:
 
 
 def mean(values: Rows, weights: Rows, confidence: float = 0.95) -> Estimate:
-    """Estimate the mean of the values of all rows."""
-    size = float(weights.sum())
+    """Estimate the mean of the values of all rows; NaN over none."""
+    size = float(weights.sum()) or float("nan")
     value = float((weights * values).sum()) / size
     variance = float((weights * (weights - 1.0) * (values - value) ** 2).sum()) / size**2
     return _interval(value, variance, confidence)

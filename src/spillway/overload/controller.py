@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from spillway.objective import Latency
 from spillway.values import Budget, ControllerState, Forecast, Observation
 
 _FEEDBACK = 0.3  # share of the (logarithmic) latency error that one batch corrects
-_GAIN_MIN, _GAIN_MAX = 0.4, 1.3  # anti-windup
+_GAIN_MIN, _GAIN_MAX = 0.4, 1.1  # anti-windup; the aim never passes the limit itself
 _FORGET = 0.1  # how fast the correction returns to 1 while nothing is shed
 _DURATION_MIN = 0.25  # after an overlong batch: at least this share of the usual duration
 _WORK_MIN = 0.25  # at least this share of a batch goes to rows, however large the fixed cost
@@ -35,7 +36,8 @@ class HoldLatency:
     def learn(self, state: ControllerState, seen: Observation) -> ControllerState:
         """Correct the aim by the measured latency, only while shedding can change it."""
         latency_s = self.objective.of(seen)
-        if seen.rows_kept == seen.rows_in or not latency_s or latency_s <= 0:
+        measured = latency_s is not None and 0.0 < latency_s < math.inf
+        if seen.rows_kept == seen.rows_in or latency_s is None or not measured:
             return ControllerState(gain=state.gain + _FORGET * (1.0 - state.gain))
         error = self.margin * self.objective.limit_s / latency_s
         gain = state.gain * error**_FEEDBACK
@@ -53,7 +55,8 @@ class HoldLatency:
             return Budget(work_s_max=ahead.work_s, work_s_full=ahead.work_s, reason="within limits")
         duration_s = min(usual_s, now_s)
         work_s = max(duration_s - ahead.fixed_s, _WORK_MIN * duration_s)
-        return Budget(work_s_max=work_s, work_s_full=ahead.work_s, reason="overload")
+        reason = "overload" if ahead.fixed_s < usual_s else "overload by the fixed cost alone"
+        return Budget(work_s_max=work_s, work_s_full=ahead.work_s, reason=reason)
 
     def _durations_s(self, state: ControllerState, seen: Observation | None) -> tuple[float, float]:
         """Return the duration that holds the objective for ever, and the longest possible now."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from spillway.loop import Loop, batch_rows
+from spillway.loop import Loop, batch_rows, state_of
 from spillway.spark.uniform import salt_of
 from spillway.state import files, offsets
 from spillway.state.memory import Memory
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
     from spillway.spark.gate import Gate
 
+_REASON_MAX = 300
+_HANGING_MAX = 2  # threads that a policy which never returns may hold
+_hanging: dict[str, list[threading.Thread]] = {}
 _PROBED_ROWS = 20_000.0  # rows that suffice to know the quantiles of a score
 
 
@@ -39,20 +43,26 @@ class Planner:
 
     def plan_for(self, batch_id: int, query_id: str = "") -> PinnedPlan:
         """Return the plan that every attempt at this batch must use. Never raises."""
-        log = PlanLog.of(self.state, query_id or offsets.query_id(self.checkpoint))
+        query_id = query_id or offsets.query_id(self.checkpoint)
+        log = PlanLog.of(self.state, query_id)
         try:
-            return log.read(batch_id) or log.pin(self._decide(batch_id, log))
+            pinned = log.read(batch_id) or log.pin(self._decide(batch_id, query_id, log))
         except (files.BadStateFile, OSError) as error:
             # Without a pin a replay could decide otherwise, so only "keep all" is safe.
             return self._opened(batch_id, f"open: {error}")
+        if not self.loop.fits(pinned.plan):
+            return self._opened(batch_id, "open: the pinned plan is another policy's")
+        return pinned
 
-    def _decide(self, batch_id: int, log: PlanLog) -> PinnedPlan:
+    def _decide(self, batch_id: int, query_id: str, log: PlanLog) -> PinnedPlan:
         memory = Memory(folder=self.state)
         state, complaints = memory.load()
+        state = state_of(state, query_id)
         rows = self._rows(state, batch_id)
         ahead = BatchAhead(batch_id=batch_id, rows=rows)
         try:
-            plan, faults = in_time(lambda: self._decided(state, ahead), self._timeout_s)
+            decide = partial(self.loop.decide, state, ahead)
+            plan, faults = in_time(decide, self.loop.limits.timeout_s, owner=str(self.state))
         except Exception as error:  # a user's policy may raise anything
             plan, faults = self._on_error(log, batch_id, error), 1
         return PinnedPlan(
@@ -74,21 +84,16 @@ class Planner:
             return span
         return rows
 
-    def _decided(self, state: LoopState, ahead: BatchAhead) -> tuple[Plan, int]:
-        return self.loop.decide(state, ahead)
-
     def _on_error(self, log: PlanLog, batch_id: int, error: Exception) -> Plan:
-        reason = f"policy failed: {type(error).__name__}: {error}"[:500]
+        reason = f"policy failed: {type(error).__name__}: {error}"
         last = log.read(batch_id - 1) if self.on_error == "last" else None
-        return last.plan if last else self.loop.open_plan(f"open: {reason}")
+        if last and self.loop.fits(last.plan):
+            return replace(last.plan, reason=printable(f"last: {reason}"))
+        return self.loop.open_plan(printable(f"open: {reason}"))
 
     def _opened(self, batch_id: int, reason: str) -> PinnedPlan:
-        plan = self.loop.open_plan(reason[:500])
+        plan = self.loop.open_plan(printable(reason))
         return PinnedPlan(batch_id=batch_id, salt=0, plan=plan, faults=1)
-
-    @property
-    def _timeout_s(self) -> float:
-        return self.loop.limits.timeout_s
 
 
 def _probe(rows: float) -> float:
@@ -145,8 +150,25 @@ def check_micro_batch(checkpoint: Path | None, query_id: str, batch_id: str | No
     )
 
 
-def in_time(decide: Callable[[], tuple[Plan, int]], timeout_s: float) -> tuple[Plan, int]:
-    """Run a decision in a thread of its own; raise what it raises, or TimeoutError."""
+def printable(text: str) -> str:
+    r"""Make foreign text safe for logs and the ledger: one line, no escapes, not too long.
+
+    >>> printable("a\nb\x1b[31m")
+    'a\\nb\\x1b[31m'
+    """
+    return text[:_REASON_MAX].encode("unicode_escape").decode("ascii")
+
+
+def in_time(
+    decide: Callable[[], tuple[Plan, int]], timeout_s: float, *, owner: str = ""
+) -> tuple[Plan, int]:
+    """Run a decision in a thread of its own; raise what it raises, or TimeoutError.
+
+    An owner whose earlier decisions still hang gets no further threads.
+    """
+    hanging = [thread for thread in _hanging.get(owner, []) if thread.is_alive()]
+    if len(hanging) >= _HANGING_MAX:
+        raise TimeoutError(f"{len(hanging)} earlier decisions still hang")
     outcome: list[tuple[Plan, int] | Exception] = []
 
     def run() -> None:
@@ -159,6 +181,7 @@ def in_time(decide: Callable[[], tuple[Plan, int]], timeout_s: float) -> tuple[P
     thread.start()
     thread.join(timeout_s)
     if not outcome:
+        _hanging[owner] = [*hanging, thread]
         raise TimeoutError(f"no plan within {timeout_s:g} s")
     if isinstance(outcome[0], Exception):
         raise outcome[0]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from spillway.state.offsets import span
+from spillway.state.offsets import total_span
 from spillway.values import Observation, StratumCount
 
 Metrics = Mapping[str, Any]
@@ -54,24 +55,18 @@ def progress_timing(progress: Mapping[str, Any]) -> Timing:
         batch_id=progress["batchId"],
         started_at_s=datetime.fromisoformat(progress["timestamp"]).timestamp(),
         duration_s=progress["batchDuration"] / 1e3,
-        offset_span=_sum(span(_offset(s, "startOffset"), _offset(s, "endOffset")) for s in sources),
-        backlog_rows=_sum(
-            span(_offset(s, "endOffset"), _offset(s, "latestOffset")) for s in sources
-        ),
+        offset_span=total_span(_offsets(sources, "startOffset", "endOffset")),
+        backlog_rows=total_span(_offsets(sources, "endOffset", "latestOffset")),
     )
 
 
 def progress_offsets(progress: Mapping[str, Any]) -> str:
     """Return the start and end offsets of every source as JSON text."""
-    return json.dumps(
-        [[_offset(s, "startOffset"), _offset(s, "endOffset")] for s in progress["sources"]]
-    )
+    return json.dumps(_offsets(progress["sources"], "startOffset", "endOffset"))
 
 
-def _sum(spans: Iterable[float | None]) -> float | None:
-    """Add up what is known; None if nothing is."""
-    known = [value for value in spans if value is not None]
-    return sum(known) if known else None
+def _offsets(sources: list[Mapping[str, Any]], start: str, end: str) -> list[tuple[object, object]]:
+    return [(_offset(source, start), _offset(source, end)) for source in sources]
 
 
 def _offset(source: Mapping[str, Any], which: str) -> object:
@@ -88,4 +83,6 @@ def _offset(source: Mapping[str, Any], which: str) -> object:
 
 def _since(arrived_s: float | None, ended_at_s: float) -> float | None:
     """Return the latency; a row from the future (a clock that jumped) has waited 0 s."""
-    return None if arrived_s is None else max(ended_at_s - float(arrived_s), 0.0)
+    if arrived_s is None or not math.isfinite(arrived_s):
+        return None
+    return max(ended_at_s - float(arrived_s), 0.0)

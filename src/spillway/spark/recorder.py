@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spillway.loop import Loop
+from spillway.spark.control import printable
 from spillway.state import files
 from spillway.state.ledger import Entry, Ledger
 from spillway.state.memory import Memory
@@ -32,7 +33,6 @@ class Recorder:
         self.loop = loop
         self.identity = identity
         self.faults = 0
-        self.last: Entry | None = None
         self._state_folder = state
         self._memory = Memory(folder=state)
         self._ledger = Ledger(state / "ledger")
@@ -49,35 +49,40 @@ class Recorder:
         with self._lock:
             if (run_id, seen.batch_id) in self._recorded:
                 return
-            self._recorded.append((run_id, seen.batch_id))
-            entry = Entry(
-                query_id=query_id,
-                run_id=run_id,
-                seen=replace(seen, quantiles=()),  # one bounded line per batch
-                plan=self._plan(query_id, seen.batch_id),
-                identity=self.identity,
-                offsets=offsets,
-                started_at_s=started_at_s,
+            self._attempt(
+                lambda: self._book(seen, query_id, run_id, offsets, started_at_s), "ledger"
             )
-            self._count_faults(entry)
-            self.last = entry
-            self._write(lambda: self._ledger.append(entry), "ledger")
-            self._learn(seen, query_id, run_id)
+            self._attempt(lambda: self._learn(seen, query_id, run_id), "state")
 
     @property
     def state(self) -> LoopState:
         """What the loop knows now."""
         return self._state
 
+    def _book(
+        self, seen: Observation, query_id: str, run_id: str, offsets: str, started_at_s: float
+    ) -> None:
+        entry = Entry(
+            query_id=query_id,
+            run_id=run_id,
+            seen=replace(seen, quantiles=()),  # one bounded line per batch
+            plan=self._plan(query_id, seen.batch_id),
+            identity=self.identity,
+            offsets=offsets,
+            started_at_s=started_at_s,
+        )
+        self._count_faults(entry)
+        self._ledger.append(entry)
+        self._recorded.append((run_id, seen.batch_id))
+
     def _learn(self, seen: Observation, query_id: str, run_id: str) -> None:
         learnt = self.loop.learn(self._state, seen, query_id=query_id, run_id=run_id)
         if learnt is self._state:
             return
         self._state = learnt
-        self._write(lambda: self._memory.save(learnt), "state")
+        self._memory.save(learnt)
         if seen.batch_id % _PRUNE_EVERY == 0:
-            log = PlanLog.of(self._state_folder, query_id)
-            self._write(lambda: log.prune(seen.batch_id), "plan log")
+            PlanLog.of(self._state_folder, query_id).prune(seen.batch_id)
 
     def _plan(self, query_id: str, batch_id: int) -> PinnedPlan | None:
         try:
@@ -92,12 +97,12 @@ class Recorder:
             self.faults += faults - 1
             self._complain(f"batch {entry.batch_id}: {entry.reason}")
 
-    def _write(self, write: Callable[[], None], what: str) -> None:
+    def _attempt(self, write: Callable[[], None], what: str) -> None:
         try:
             write()
-        except OSError as error:
-            self._complain(f"{what} not written: {error}")
+        except Exception as error:  # a full disk, or a user's policy that raises
+            self._complain(f"{what} not written: {type(error).__name__}: {error}")
 
     def _complain(self, complaint: str) -> None:
         self.faults += 1
-        _log.warning("%s", complaint)
+        _log.warning("%s", printable(complaint))

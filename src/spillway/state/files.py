@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -45,7 +47,7 @@ def decode(data: bytes, kind: str, of: type[T]) -> T:
         if zlib.crc32(envelope.body) != envelope.crc32:
             raise BadStateFile("the checksum does not match")
         return msgspec.json.decode(envelope.body, type=of)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadStateFile(f"it cannot be read: {error}") from error
 
 
@@ -66,27 +68,30 @@ def read(path: Path, kind: str, of: type[T]) -> T | None:
 
 def write(path: Path, kind: str, value: object) -> None:
     """Replace a file at once: a reader sees the old content or the new, nothing between."""
-    temporary = _write_beside(path, encode(kind, value))
-    os.replace(temporary, path)
+    with _written_beside(path, encode(kind, value)) as temporary:
+        os.replace(temporary, path)
 
 
 def write_new(path: Path, kind: str, value: object) -> bool:
     """Create a file at once unless it exists; say whether this call created it."""
-    temporary = _write_beside(path, encode(kind, value))
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(temporary)
-    return True
+    with _written_beside(path, encode(kind, value)) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        return True
 
 
-def _write_beside(path: Path, data: bytes) -> str:
+@contextmanager
+def _written_beside(path: Path, data: bytes) -> Iterator[str]:
+    """Yield a complete temporary file in the same folder; it is gone afterwards, come what may."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    return temporary
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        Path(temporary).unlink(missing_ok=True)

@@ -34,8 +34,8 @@ class Memory:
         return LoopState(), complaints
 
     def save(self, state: LoopState) -> None:
-        """Replace the state and keep the one before it."""
-        if self._latest.exists():
+        """Replace the state and keep the one before it, if that is a good one."""
+        if self._is_good(self._latest):
             os.replace(self._latest, self._previous)
         files.write(self._latest, _KIND, state)
 
@@ -47,6 +47,12 @@ class Memory:
         if seed is None:
             raise files.BadStateFile(f"{path}: vanished")
         return seed
+
+    def _is_good(self, path: Path) -> bool:
+        try:
+            return files.read(path, _KIND, LoopState) is not None
+        except (files.BadStateFile, OSError):
+            return False
 
     @property
     def _latest(self) -> Path:

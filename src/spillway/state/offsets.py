@@ -7,9 +7,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 Offset = object
+
+_NUMBER_MAX = 2**63  # offsets are at most longs
 
 
 def query_id(checkpoint: Path | None) -> str:
@@ -27,7 +30,7 @@ def end_offsets(checkpoint: Path, batch_id: int) -> list[Offset] | None:
     try:
         lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
         return [None if line.strip() == "-" else json.loads(line) for line in lines[2:]]
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -56,9 +59,16 @@ def last_committed(checkpoint: Path) -> int:
 
 def batch_span(checkpoint: Path, batch_id: int) -> float | None:
     """Return the span of a batch's offsets; None where its start or end is not known."""
-    end = end_offsets(checkpoint, batch_id)
-    start = end_offsets(checkpoint, batch_id - 1)
-    return span(start, end)
+    start, end = (end_offsets(checkpoint, which) for which in (batch_id - 1, batch_id))
+    if start is None or end is None or len(start) != len(end):
+        return None
+    return total_span(zip(start, end, strict=True))
+
+
+def total_span(sources: Iterable[tuple[Offset, Offset]]) -> float | None:
+    """Add up the spans of several sources' (start, end) offsets; None if one is not known."""
+    spans = [span(start, end) for start, end in sources]
+    return None if None in spans or not spans else sum(s for s in spans if s is not None)
 
 
 def counts_rows(end: list[Offset] | None) -> bool:
@@ -86,17 +96,25 @@ def _is_kafka(offset: Offset) -> bool:
 def span(start: Offset, end: Offset) -> float | None:
     """Sum the differences of all numbers in two offsets; a number new at the end counts from 0.
 
-    None where one of the offsets is missing: the first batch of a stream starts nowhere.
+    None where an offset is missing (the first batch of a stream starts nowhere) or holds no
+    numbers. A source that has not begun spans nothing.
 
     >>> span({"rides": {"0": 100, "1": 40}}, {"rides": {"0": 130, "1": 45, "2": 5}})
     40.0
     >>> span(100, 130)
     30.0
     """
-    if start is None or end is None:
-        return None
+    if start is None and end is None:
+        return 0.0
     before, after = _numbers(start), _numbers(end)
+    if not before or not after:
+        return None
     return float(sum(value - before.get(path, 0.0) for path, value in after.items()))
+
+
+def _is_number(offset: Offset) -> bool:
+    number = isinstance(offset, (int, float)) and not isinstance(offset, bool)
+    return number and abs(float(str(offset)[:400])) < _NUMBER_MAX
 
 
 def _numbers(offset: Offset, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], float]:
@@ -104,8 +122,8 @@ def _numbers(offset: Offset, path: tuple[str, ...] = ()) -> dict[tuple[str, ...]
         inner = ((str(key), value) for key, value in offset.items())
     elif isinstance(offset, list):
         inner = ((str(index), value) for index, value in enumerate(offset))
-    elif isinstance(offset, (int, float)) and not isinstance(offset, bool):
-        return {path: float(offset)}
+    elif _is_number(offset):
+        return {path: float(str(offset))}
     else:
         return {}
     return {p: n for key, value in inner for p, n in _numbers(value, (*path, key)).items()}

@@ -27,7 +27,10 @@ class PlanLog:
 
     def read(self, batch_id: int) -> PinnedPlan | None:
         """Return the batch's pinned plan, None if there is none; raise if it is damaged."""
-        return files.read(self._path(batch_id), _KIND, PinnedPlan)
+        plan = files.read(self._path(batch_id), _KIND, PinnedPlan)
+        if plan is not None and plan.batch_id != batch_id:
+            raise files.BadStateFile(f"{self._path(batch_id)}: it is batch {plan.batch_id}'s")
+        return plan
 
     def pin(self, plan: PinnedPlan) -> PinnedPlan:
         """Pin the plan and return the one that is now pinned, which may be another's."""
