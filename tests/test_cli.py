@@ -73,3 +73,20 @@ def test_the_command_line_loads_neither_pyspark_nor_matplotlib() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
     assert shown.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--average", "2"], "--average"),
+        (["--average", "0 s"], "must be > 0"),
+        (["--out", "no/such/folder/report.html"], "there is no folder"),
+        (["--seed", "many"], "--seed"),
+    ],
+)
+def test_demo_refuses_a_wrong_argument_before_it_starts_spark(
+    arguments: list[str], message: str
+) -> None:
+    result = run.invoke(app, ["demo", *arguments])
+    assert result.exit_code == 2
+    assert message in result.output
