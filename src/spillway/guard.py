@@ -89,18 +89,20 @@ class Guard:
         protect:  predicate; rows for which it is true are never shed.
         batch_id: the batch, inside `foreachBatch` (and only there).
         """
-        from spillway.spark import gate as gates
+        from spillway.spark import columns
+        from spillway.spark.gate import Gate
 
         _check_mode(df, batch_id)
-        gates.check_columns(df, arrived=arrived)
-        gates.check_arrived(df, arrived)
-        gate = gates.Gate(
-            identity=gates.identity_of(df, identity),
+        columns.check_columns(df)
+        columns.check_arrived(df, arrived)
+        gate = Gate(
+            identity=columns.identity_of(df, identity),
             strata=self.loop.shedder.strata,
             score=self.loop.shedder.score,
             quantiles=self.loop.shedder.quantiles,
             protect=protect,
             arrived=arrived,
+            p99=self.objective is not None and self.objective.kind == "p99",
         )
         if batch_id is None:
             return self._protect_stream(df, gate)
@@ -145,7 +147,7 @@ class Guard:
             metric=self.metric, strata=gate.names, recorder=self._recorder
         )
         spark.streams.addListener(self._listener)
-        return gate.attach(df, plan_column(spark, self._planner(), gate), self.metric)
+        return gate.attach_stream(df, plan_column(spark, self._planner(), gate), self.metric)
 
     def _protect_batch(self, df: DataFrame, gate: Gate, batch_id: int) -> DataFrame:
         from spillway.spark.batch_watch import GuardedBatch, new_observation, watch_batch
@@ -157,7 +159,7 @@ class Guard:
             self._recorder = self._new_recorder(gate)
         pinned = self._planner().plan_for(batch_id)
         observed = new_observation(f"spillway:{self.name}:{batch_id}")
-        kept = gate.attach(df, gate.plan_literal(pinned), observed)
+        kept = gate.attach_batch(df, pinned, observed)
         self._watch = watch_batch(
             observed,
             batch=GuardedBatch(batch_id, self._run_id, self.checkpoint, gate.names),

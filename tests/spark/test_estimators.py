@@ -8,7 +8,7 @@ from scipy import stats
 
 import spillway as sw
 from spillway.estimate import totals
-from spillway.spark.uniform import hash_column, uniform_column
+from spillway.spark.uniform import hash_sql, uniform_sql
 
 ROWS, DRAWS = 2_000, 400
 
@@ -20,7 +20,7 @@ def samples(spark: SparkSession) -> DataFrame:
     value = F.exp(F.sin(F.col("id").cast("double"))) * (1 + F.col("id") % 7)
     rows = spark.range(ROWS).select("id", rate.alias("rate"), value.alias("x"))
     salted = rows.crossJoin(spark.range(DRAWS).withColumnRenamed("id", "draw"))
-    keep = uniform_column(hash_column(F.col("draw"), ["id"])) < F.col("rate")
+    keep = f"{uniform_sql(hash_sql('draw', ['id']))} < rate"
     return salted.where(keep).withColumn("_weight", 1 / F.col("rate")).cache()
 
 

@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from scipy import stats
 
-from spillway.spark.gate import Gate, check_arrived, check_columns, identity_of
-from spillway.spark.uniform import hash_column, leftover_column, salt_of, uniform, uniform_column
+from spillway.spark.columns import check_arrived, check_columns, identity_of
+from spillway.spark.gate import Gate
+from spillway.spark.uniform import hash_sql, leftover_sql, salt_of, uniform, uniform_sql
 from spillway.values import PinnedPlan, Plan
 
 ROWS = 10_000
@@ -24,7 +25,7 @@ def pinned(*rates: float, edges: tuple[float, ...] = (), unrated: float = 1.0) -
 
 def attach(df: DataFrame, gate: Gate, plan: PinnedPlan) -> tuple[DataFrame, Observation]:
     observed = Observation()
-    return gate.attach(df, gate.plan_literal(plan), observed), observed
+    return gate.attach_batch(df, plan, observed), observed
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +46,16 @@ def rows(spark: SparkSession) -> DataFrame:
 
 def test_spark_and_python_draw_the_same_number_for_every_row(rows: DataFrame) -> None:
     salt = salt_of(3, 9)
-    drawn = rows.select("*", uniform_column(hash_column(F.lit(salt), rows.columns)).alias("u"))
+    drawn = rows.selectExpr("*", f"{uniform_sql(hash_sql(f'{salt}L', rows.columns))} AS u")
     other = [row for row in drawn.collect() if row["u"] != uniform(salt, *tuple(row)[:-1])]
     assert other == []
 
 
 def test_the_number_is_uniform_and_independent_of_the_probe(spark: SparkSession) -> None:
     """Chi-square over a 20 x 8 grid of both numbers, false-alarm rate 1e-4."""
-    hashed = hash_column(F.lit(salt_of(1, 1)), ["id"])
-    cell = F.floor(uniform_column(hashed) * 20) * 8 + F.floor(leftover_column(hashed) * 8)
-    counts = spark.range(200_000).groupBy(cell.alias("cell")).count().collect()
+    hashed = hash_sql(f"{salt_of(1, 1)}L", ["id"])
+    cell = f"floor({uniform_sql(hashed)} * 20) * 8 + floor({leftover_sql(hashed)} * 8) AS cell"
+    counts = spark.range(200_000).selectExpr(cell).groupBy("cell").count().collect()
     assert len(counts) == 160
     assert stats.chisquare([row["count"] for row in counts]).pvalue > 1e-4
 
@@ -88,8 +89,8 @@ def test_rows_with_null_identity_are_kept_or_shed_but_never_lost(rows: DataFrame
     """Kept by the plan plus kept by its complement is every row, once."""
     gate = Gate(identity=("i", "s"), strata=("all",))
     kept, observed = attach(rows, gate, pinned(0.5))
-    salt = F.lit(pinned(0.5).salt)
-    shed = rows.where(~(uniform_column(hash_column(salt, gate.identity)) < 0.5))
+    drawn = uniform_sql(hash_sql(f"{pinned(0.5).salt}L", gate.identity))
+    shed = rows.where(f"NOT ({drawn} < 0.5D)")
     assert kept.drop("_weight").unionByName(shed).exceptAll(rows).isEmpty()
     assert kept.count() + shed.count() == ROWS
     assert observed.get["in_0"] - observed.get["kept_0"] == shed.count()

@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spillway.estimate.totals import z_score
-from spillway.spark.gate import WEIGHT
+from spillway.spark.columns import WEIGHT
 
 
 def count(*, confidence: float | None = None) -> Column:

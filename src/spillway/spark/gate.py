@@ -1,34 +1,39 @@
-"""The gate: a projection and a filter that Spark compiles. No row crosses into Python.
+"""The gate: a filter and a weight that Spark compiles. No row crosses into Python.
 
 A row is kept if uniform(row) < p, where p is the keep rate of its stratum, and carries the
 weight 1 / p. What came in and what was kept is counted by Spark's own `observe` on the way.
+
+The expressions are SQL text: inside `foreachBatch` the gate is built anew for every batch, and one
+piece of text costs a fraction of the calls that as many `Column` objects cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spillway.spark.uniform import _quoted, hash_column, leftover_column, uniform_column
+from spillway.spark.columns import PREFIX, WEIGHT
+from spillway.spark.uniform import hash_sql, leftover_sql, quoted, uniform_sql
 from spillway.values import PinnedPlan
 
-WEIGHT = "_weight"
 UNRATED, PROTECTED = "unrated", "protected"
-_PREFIX = "_spillway_"
-_KAFKA_IDENTITY = ("topic", "partition", "offset")
+_PLAN, _KEEP = PREFIX + "plan", PREFIX + "keep"
+_STRATUM, _RATE, _GUARDED = PREFIX + "stratum", PREFIX + "rate", PREFIX + "protected"
 _QUANTILE_ACCURACY = 2000
+
+Fields = Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
     """Where the rows come from and how they are told apart; the plan says what happens to them.
 
-    `strata` are the shedder's; `score`, `protect` and `arrived` may be missing.
+    `strata` are the shedder's; `score`, `protect` and `arrived` may be missing. `p99` asks for the
+    99th percentile of the latency, which costs more than its mean and worst.
     """
 
     identity: tuple[str, ...]
@@ -37,6 +42,7 @@ class Gate:
     quantiles: tuple[float, ...] = ()
     protect: Column | str | None = None
     arrived: str | None = None
+    p99: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,13 +50,28 @@ class Gate:
         unrated = (UNRATED,) if self.score else ()
         return (*self.strata, *unrated, *((PROTECTED,) if self.protect is not None else ()))
 
-    def attach(self, df: DataFrame, plan: Column, observation: str | Observation) -> DataFrame:
-        """Return the kept rows of `df` with their weight, counted under `observation`."""
-        decided = self._decide(df.select("*", *self._plan_fields(plan)))
-        counted = decided.observe(observation, *self._metrics())
-        kept = counted.where(_own("keep"))
-        weight = (F.lit(1.0) / _own("rate")).alias(WEIGHT)
-        return kept.select(*(F.col(_quoted(name)) for name in df.columns), weight)
+    def attach_stream(self, df: DataFrame, plan: Column, metric: str) -> DataFrame:
+        """Return the kept rows of a stream, by a plan that is a column."""
+        fields = {name: f"{_PLAN}.{name}" for name in self.plan_type().fieldNames()}
+        planned = self._marked(df).select("*", plan.alias(_PLAN))
+        decided = planned.selectExpr("*", *self._decision(fields))
+        counted = decided.observe(metric, *self._metrics(fields, kept=_KEEP, stratum=_STRATUM))
+        return _weighted(counted.where(_KEEP), df.columns, _RATE)
+
+    def attach_batch(
+        self, df: DataFrame, pinned: PinnedPlan, observation: Observation
+    ) -> DataFrame:
+        """Return the kept rows of a batch, by a plan that is known: its numbers are literals."""
+        fields = self._literals(pinned)
+        marked = self._marked(df)
+        stratum = self._stratum(fields)
+        if not pinned.plan.sheds:
+            counted = marked.observe(observation, *self._metrics(fields, "true", stratum))
+            return _weighted(counted, df.columns, "1.0D")
+        rate = self._rate(fields, stratum)
+        keep = f"({uniform_sql(self._hash(fields))} < {rate})"
+        counted = marked.observe(observation, *self._metrics(fields, keep, stratum))
+        return _weighted(counted.where(keep), df.columns, rate)
 
     def plan_type(self) -> T.StructType:
         """Return the type of the plan as the gate reads it."""
@@ -68,11 +89,11 @@ class Gate:
             "probe": pinned.probe,
         }
 
-    def plan_literal(self, pinned: PinnedPlan) -> Column:
-        """Return the plan as a literal, for delivery inside `foreachBatch`."""
+    def _literals(self, pinned: PinnedPlan) -> Fields:
         values = self.plan_values(pinned)
-        types = {field.name: field.dataType for field in self.plan_type()}
-        return F.struct(*(F.lit(v).cast(types[name]).alias(name) for name, v in values.items()))
+        doubles = {name: f"{value!r}D" for name, value in values.items() if name != "salt"}
+        # The smallest long is no literal of its own: text is.
+        return {"salt": f"CAST('{pinned.salt}' AS BIGINT)", **doubles}
 
     def _rate_names(self) -> list[str]:
         rated = len(self.strata) + (1 if self.score else 0)
@@ -81,141 +102,84 @@ class Gate:
     def _edge_names(self) -> list[str]:
         return [f"edge_{index}" for index in range(len(self.strata) - 1)]
 
-    def _plan_fields(self, plan: Column) -> list[Column]:
-        return [plan.getField(name).alias(_PREFIX + name) for name in self.plan_type().fieldNames()]
+    def _marked(self, df: DataFrame) -> DataFrame:
+        """Give a predicate that is a Column object a name, so that text can speak of it."""
+        if self.protect is None or isinstance(self.protect, str):
+            return df
+        return df.withColumn(_GUARDED, self.protect)
 
-    def _decide(self, df: DataFrame) -> DataFrame:
-        """Add hash, stratum, keep rate and decision, each computed once per row."""
-        df = df.withColumn(_PREFIX + "hash", hash_column(_own("salt"), self.identity))
-        df = df.withColumn(_PREFIX + "stratum", self._stratum())
-        df = df.withColumn(_PREFIX + "rate", self._rate())
-        return df.withColumn(_PREFIX + "keep", uniform_column(_own("hash")) < _own("rate"))
+    def _decision(self, fields: Fields) -> list[str]:
+        """Decide once per row: later steps refer to the columns."""
+        stratum = self._stratum(fields)
+        rate = self._rate(fields, stratum)
+        keep = f"({uniform_sql(self._hash(fields))} < {rate})"
+        return [f"{stratum} AS {_STRATUM}", f"{rate} AS {_RATE}", f"{keep} AS {_KEEP}"]
 
-    def _stratum(self) -> Column:
+    def _hash(self, fields: Fields) -> str:
+        return hash_sql(fields["salt"], self.identity)
+
+    def _stratum(self, fields: Fields) -> str:
         """Number the row's stratum: protected first, then unrated, then by the score."""
-        by_score = F.lit(len(self.strata) - 1)
-        for index in reversed(range(len(self.strata) - 1)):
-            by_score = F.when(self._score() < _own(f"edge_{index}"), index).otherwise(by_score)
-        if self.score:
-            rated = F.coalesce(F.abs(self._score()) < F.lit(float("inf")), F.lit(False))
-            rated = rated & ~F.isnan(self._score())
-            by_score = F.when(rated, by_score).otherwise(self.names.index(UNRATED))
-        if self.protect is None:
-            return by_score
-        protected = F.expr(self.protect) if isinstance(self.protect, str) else self.protect
-        return F.when(protected, self.names.index(PROTECTED)).otherwise(by_score)
-
-    def _score(self) -> Column:
-        return F.expr(self.score or "0").try_cast("double")
-
-    def _rate(self) -> Column:
-        rates = [_own(name) for name in self._rate_names()]
+        cases = []
         if self.protect is not None:
-            rates.append(F.lit(1.0))
+            predicate = self.protect if isinstance(self.protect, str) else _GUARDED
+            cases.append(f"WHEN ({predicate}) THEN {self.names.index(PROTECTED)}")
+        if self.score:
+            # NaN is larger than every number in Spark, infinity included.
+            unrated = f"NOT coalesce(abs({self._score()}) < double('infinity'), false)"
+            cases.append(f"WHEN {unrated} THEN {self.names.index(UNRATED)}")
+        for index, edge in enumerate(self._edge_names()):
+            cases.append(f"WHEN {self._score()} < {fields[edge]} THEN {index}")
+        last = len(self.strata) - 1
+        return f"(CASE {' '.join(cases)} ELSE {last} END)" if cases else str(last)
+
+    def _score(self) -> str:
+        return f"try_cast(({self.score}) AS DOUBLE)"
+
+    def _rate(self, fields: Fields, stratum: str) -> str:
+        rates = [fields[name] for name in self._rate_names()]
+        rates += ["1.0D"] if self.protect is not None else []
         if len(rates) == 1:
             return rates[0]
-        chosen = enumerate(rates[1:-1], start=1)
-        start = F.when(_own("stratum") == 0, rates[0])
-        return reduce(lambda c, r: c.when(_own("stratum") == r[0], r[1]), chosen, start).otherwise(
-            rates[-1]
-        )
+        cases = " ".join(f"WHEN {index} THEN {rate}" for index, rate in enumerate(rates[:-1]))
+        return f"(CASE {stratum} {cases} ELSE {rates[-1]} END)"
 
-    def _metrics(self) -> list[Column]:
+    def _metrics(self, fields: Fields, kept: str, stratum: str) -> list[Column]:
         """Aggregate what the control path needs: counts, arrival times, quantiles of the score."""
-        keep = _own("keep")
-        metrics = [F.max(_own("salt")).alias("salt")]
-        for index in range(len(self.names)):
-            inside = _own("stratum") == index
-            metrics.append(F.count_if(inside).alias(f"in_{index}"))
-            metrics.append(F.count_if(inside & keep).alias(f"kept_{index}"))
-        if self.arrived:
-            at_s = F.when(keep, _epoch_s(F.col(_quoted(self.arrived))))
-            metrics += [F.avg(at_s).alias("arrived_mean"), F.min(at_s).alias("arrived_min")]
-            first = F.percentile_approx(F.when(_probed(), at_s), F.lit(0.01), F.lit(1000))
-            metrics.append(first.alias("arrived_first"))
+        metrics = self._counts(kept, stratum) + self._arrivals(fields, kept)
         if self.quantiles:
-            probed = F.when(_probed(), self._finite_score())
-            which = F.array(*(F.lit(q) for q in self.quantiles))
-            found = F.percentile_approx(probed, which, F.lit(_QUANTILE_ACCURACY))
-            metrics.append(found.alias("quantiles"))
+            rated = f"{self._probed(fields)} AND {stratum} < {len(self.strata)}"
+            score = f"CASE WHEN {rated} THEN {self._score()} END"
+            which = ", ".join(f"{quantile!r}D" for quantile in self.quantiles)
+            found = f"percentile_approx({score}, array({which}), {_QUANTILE_ACCURACY})"
+            metrics.append(f"{found} AS quantiles")
+        return [F.expr(metric) for metric in metrics]
+
+    def _counts(self, kept: str, stratum: str) -> list[str]:
+        if len(self.names) == 1:
+            return ["count(1) AS in_0", f"count_if({kept}) AS kept_0"]
+        inside = [(index, f"{stratum} = {index}") for index in range(len(self.names))]
+        came = [f"count_if({condition}) AS in_{index}" for index, condition in inside]
+        stayed = [f"count_if({condition} AND {kept}) AS kept_{i}" for i, condition in inside]
+        return came + stayed
+
+    def _arrivals(self, fields: Fields, kept: str) -> list[str]:
+        if not self.arrived:
+            return []
+        # A cast by way of a timestamp keeps the microseconds, and takes epoch seconds as they are.
+        at_s = f"CAST(CAST({quoted(self.arrived)} AS TIMESTAMP) AS DOUBLE)"
+        stayed = f"CASE WHEN {kept} THEN {at_s} END"
+        metrics = [f"avg({stayed}) AS arrived_mean", f"min({stayed}) AS arrived_min"]
+        if self.p99:
+            probed = f"CASE WHEN {kept} AND {self._probed(fields)} THEN {at_s} END"
+            metrics.append(f"percentile_approx({probed}, 0.01D, 1000) AS arrived_first")
         return metrics
 
-    def _finite_score(self) -> Column:
-        return F.when(_own("stratum") < len(self.strata), self._score())
+    def _probed(self, fields: Fields) -> str:
+        """Pick a small share of the rows, independent of what is kept: quantiles need no more."""
+        return f"{leftover_sql(self._hash(fields))} < {fields['probe']}"
 
 
-def identity_of(df: DataFrame, named: Sequence[str] | None) -> tuple[str, ...]:
-    """Choose the columns that tell rows apart: named ones, else Kafka's, else all that hash."""
-    columns = list(df.columns)
-    if named is not None:
-        return _checked_identity(df, tuple(named))
-    if all(name in columns for name in _KAFKA_IDENTITY):
-        return _KAFKA_IDENTITY
-    hashable = tuple(field.name for field in df.schema if _hashable(field.dataType))
-    if not hashable:
-        raise ValueError(
-            f"identity must name at least one column that can be hashed, got none in {columns}"
-        )
-    return hashable
-
-
-def check_columns(df: DataFrame, **named: str | None) -> None:
-    """Refuse columns that are missing, doubled or named like the guard's own."""
-    lowered = [name.lower() for name in df.columns]
-    doubled = sorted({name for name in df.columns if lowered.count(name.lower()) > 1})
-    if doubled:
-        raise ValueError(f"column names must differ, got {doubled} more than once")
-    own = [name for name in df.columns if name.lower().startswith((WEIGHT, _PREFIX))]
-    if own:
-        raise ValueError(
-            f"columns named {WEIGHT} or {_PREFIX}* are the guard's own; rename {own} first"
-        )
-    for argument, name in named.items():
-        if name is not None and name not in df.columns:
-            raise ValueError(f"{argument} must be one of the columns {df.columns}, got {name!r}")
-
-
-def check_arrived(df: DataFrame, arrived: str | None) -> None:
-    """Refuse an arrival column that is no point in time."""
-    if arrived is None:
-        return
-    kind = df.schema[arrived].dataType
-    if not isinstance(kind, (T.TimestampType, T.TimestampNTZType, T.NumericType)):
-        raise ValueError(
-            f"arrived must be a timestamp or a number of epoch seconds, "
-            f"got column {arrived!r} of type {kind.simpleString()}"
-        )
-
-
-def _checked_identity(df: DataFrame, identity: tuple[str, ...]) -> tuple[str, ...]:
-    if not identity:
-        raise ValueError("identity must name at least one column, got none")
-    for name in identity:
-        check_columns(df, identity=name)
-        if not _hashable(df.schema[name].dataType):
-            kind = df.schema[name].dataType.simpleString()
-            raise ValueError(f"identity must be columns that hash, got {name!r} of type {kind}")
-    return identity
-
-
-def _hashable(kind: T.DataType) -> bool:
-    """Spark hashes everything but maps and variants, wherever they are nested."""
-    if isinstance(kind, T.StructType):
-        return all(_hashable(field.dataType) for field in kind)
-    if isinstance(kind, T.ArrayType):
-        return _hashable(kind.elementType)
-    return not isinstance(kind, (T.MapType, T.VariantType))
-
-
-def _epoch_s(arrived: Column) -> Column:
-    # unix_micros is undefined for numbers, a cast of a timestamp to double keeps the microseconds.
-    return arrived.cast("timestamp").cast("double")
-
-
-def _probed() -> Column:
-    """Pick a small share of the rows, independently of what is kept: quantiles need no more."""
-    return leftover_column(_own("hash")) < _own("probe")
-
-
-def _own(name: str) -> Column:
-    return F.col(_PREFIX + name)
+def _weighted(kept: DataFrame, columns: list[str], rate: str) -> DataFrame:
+    """Return the user's own columns and the weight."""
+    return kept.selectExpr(*map(quoted, columns), f"(1.0D / {rate}) AS {WEIGHT}")

@@ -10,27 +10,29 @@ import struct
 from collections.abc import Sequence
 
 import xxhash
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 _SEED = 42  # Spark's, for the first column; each column's hash seeds the next
 _MASK = (1 << 64) - 1
 _BITS = 11  # 64 - 53: what is left over after a double's mantissa
 
 
-def hash_column(salt: Column, identity: Sequence[str]) -> Column:
-    """Hash salt and identity; a NULL leaves the hash as it is, so the result is never NULL."""
-    return F.xxhash64(salt, *(F.col(_quoted(name)) for name in identity))
+def hash_sql(salt: str, identity: Sequence[str]) -> str:
+    """Hash salt and identity; a NULL leaves the hash as it is, so the result is never NULL.
+
+    >>> hash_sql("7L", ["topic", "offset"])
+    'xxhash64(7L, `topic`, `offset`)'
+    """
+    return f"xxhash64({', '.join((salt, *map(quoted, identity)))})"
 
 
-def uniform_column(hashed: Column) -> Column:
+def uniform_sql(hashed: str) -> str:
     """Return the hash as a number in [0, 1)."""
-    return F.shiftrightunsigned(hashed, _BITS) * F.lit(2.0**-53)
+    return f"(shiftrightunsigned({hashed}, {_BITS}) * {2.0**-53!r}D)"
 
 
-def leftover_column(hashed: Column) -> Column:
-    """Return a second number in [0, 1), from the bits that `uniform_column` does not use."""
-    return hashed.bitwiseAND(F.lit((1 << _BITS) - 1)) * F.lit(2.0**-_BITS)
+def leftover_sql(hashed: str) -> str:
+    """Return a second number in [0, 1), from the bits that `uniform_sql` does not use."""
+    return f"(({hashed} & {(1 << _BITS) - 1}) * {2.0**-_BITS!r}D)"
 
 
 def uniform(salt: int, *identity: int | str | bytes | float | None) -> float:
@@ -52,6 +54,11 @@ def salt_of(seed: int, batch_id: int) -> int:
     return digest - (1 << 64) if digest >> 63 else digest
 
 
+def quoted(name: str) -> str:
+    """Quote a column name for SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def _bytes(value: int | str | bytes | float) -> bytes:
     if isinstance(value, bool):
         return struct.pack("<i", value)
@@ -60,7 +67,3 @@ def _bytes(value: int | str | bytes | float) -> bytes:
     if isinstance(value, float):
         return struct.pack("<d", value + 0.0)  # Spark hashes -0.0 as 0.0
     return value.encode() if isinstance(value, str) else value
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

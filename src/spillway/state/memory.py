@@ -42,8 +42,10 @@ class Memory:
     def seed(self) -> int:
         """Return the guard's seed, drawn once and for all when it is first asked for."""
         path = self.folder / "seed.json"
-        files.write_new(path, _SEED_KIND, secrets.randbits(62))
         seed = files.read(path, _SEED_KIND, int)
+        if seed is None:
+            files.write_new(path, _SEED_KIND, secrets.randbits(62))
+            seed = files.read(path, _SEED_KIND, int)
         if seed is None:
             raise files.BadStateFile(f"{path}: vanished")
         return seed

@@ -1,0 +1,79 @@
+"""Which columns a guard may use: checked before any data is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+WEIGHT = "_weight"
+PREFIX = "_spillway_"
+_KAFKA_IDENTITY = ("topic", "partition", "offset")
+
+
+def identity_of(df: DataFrame, named: Sequence[str] | None) -> tuple[str, ...]:
+    """Choose the columns that tell rows apart: named ones, else Kafka's, else all that hash."""
+    schema = df.schema
+    if named is not None:
+        return _checked_identity(schema, tuple(named))
+    if all(name in schema.names for name in _KAFKA_IDENTITY):
+        return _KAFKA_IDENTITY
+    hashable = tuple(field.name for field in schema if _hashable(field.dataType))
+    if not hashable:
+        raise ValueError(
+            f"identity must name at least one column that can be hashed, got none in {schema.names}"
+        )
+    return hashable
+
+
+def check_columns(df: DataFrame) -> None:
+    """Refuse columns that are doubled or named like the guard's own."""
+    lowered = [name.lower() for name in df.columns]
+    doubled = sorted({name for name in df.columns if lowered.count(name.lower()) > 1})
+    if doubled:
+        raise ValueError(f"column names must differ, got {doubled} more than once")
+    own = [name for name in df.columns if name.lower().startswith((WEIGHT, PREFIX))]
+    if own:
+        raise ValueError(
+            f"columns named {WEIGHT} or {PREFIX}* are the guard's own; rename {own} first"
+        )
+
+
+def check_arrived(df: DataFrame, arrived: str | None) -> None:
+    """Refuse an arrival column that is missing or no point in time."""
+    if arrived is None:
+        return
+    kind = _type_of(df.schema, arrived, "arrived")
+    if not isinstance(kind, (T.TimestampType, T.TimestampNTZType, T.NumericType)):
+        raise ValueError(
+            f"arrived must be a timestamp or a number of epoch seconds, "
+            f"got column {arrived!r} of type {kind.simpleString()}"
+        )
+
+
+def _checked_identity(schema: T.StructType, identity: tuple[str, ...]) -> tuple[str, ...]:
+    if not identity:
+        raise ValueError("identity must name at least one column, got none")
+    for name in identity:
+        kind = _type_of(schema, name, "identity")
+        if not _hashable(kind):
+            raise ValueError(
+                f"identity must be columns that hash, got {name!r} of type {kind.simpleString()}"
+            )
+    return identity
+
+
+def _type_of(schema: T.StructType, name: str, argument: str) -> T.DataType:
+    if name not in schema.names:
+        raise ValueError(f"{argument} must be one of the columns {schema.names}, got {name!r}")
+    return schema[name].dataType
+
+
+def _hashable(kind: T.DataType) -> bool:
+    """Spark hashes everything but maps and variants, wherever they are nested."""
+    if isinstance(kind, T.StructType):
+        return all(_hashable(field.dataType) for field in kind)
+    if isinstance(kind, T.ArrayType):
+        return _hashable(kind.elementType)
+    return not isinstance(kind, (T.MapType, T.VariantType))
