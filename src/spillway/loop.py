@@ -61,8 +61,11 @@ class Loop:
 
     def decide(self, state: LoopState, ahead: BatchAhead) -> tuple[Plan, int]:
         """Return the plan of the batch ahead and the number of nonsensical rates mended in it."""
-        rows = ahead.rows if ahead.rows is not None else _rows_guessed(state)
+        guessed = _rows_guessed(state)
+        rows = ahead.rows if ahead.rows is not None else guessed
         forecast = self.cost.forecast(state.cost, rows)
+        if forecast is not None and guessed > 0:
+            forecast = replace(forecast, surge=rows / guessed)
         budget = self.controller.budget(state.controller, state.seen, forecast)
         budget = self._limit(budget, state, ahead)
         return self._clamp(self.shedder.plan(state.seen, budget))

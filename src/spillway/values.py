@@ -63,10 +63,15 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What the batch ahead would take if every row were kept: `fixed_s + work_s`."""
+    """What the batch ahead would take if every row were kept: `fixed_s + work_s`.
+
+    `surge` is its size over that of a batch at the last rate: below 1 the rows have become fewer,
+    so those in hand came early and have waited longer.
+    """
 
     fixed_s: float
     work_s: float
+    surge: float = 1.0
 
     @property
     def duration_s(self) -> float:
@@ -121,9 +126,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedPlan:
-    """A plan bound to its batch: written before its first use and read again by every replay."""
+    """A plan bound to its batch: written before its first use and read again by every replay.
+
+    `version` is the last batch whose observation it was decided from; -1 if there was none.
+    """
 
     batch_id: int
+    version: int = -1
     salt: int
     plan: Plan
     probe: float = 1.0

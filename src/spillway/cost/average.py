@@ -15,7 +15,7 @@ from spillway.values import CostState, Forecast, Observation
 
 Floats = NDArray[np.float64]
 
-_SPREAD_MIN = 1.5  # batches must differ at least so much before a slope is read from them
+_SPREAD_MIN = 3.0  # batches must differ at least so much before a slope is read from them
 _OUTLIER = 4.0  # a batch's cost per row counts at most this many times the median
 _FIXED_PRIOR = 0.5  # while batches are alike: this share of the shortest one counts as fixed
 

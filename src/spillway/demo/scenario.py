@@ -17,8 +17,8 @@ class Scenario:
 
     objective: Latency
     calm_s: float = 12.0
-    burst_s: float = 14.0
-    after_s: float = 14.0
+    burst_s: float = 12.0
+    after_s: float = 12.0
     calm_rate: int = 1500
     burst_rate: int = 15_000
     work_us: str = "100..700"

@@ -23,7 +23,7 @@ def show(scenario: Scenario, *, out: Path, png: Path | None, console: Console) -
     """Play the scenario twice, print the tables, write the report; say whether all was held."""
     console.print(report.story(scenario))
     with console.status("starting Spark"):
-        spark = local_session("spillway demo", cores=CORES)
+        spark = local_session("spillway demo", cores=CORES, log=out.with_suffix(".log"))
         spark.conf.set("spark.sql.shuffle.partitions", "1")
     with tempfile.TemporaryDirectory(prefix="spillway-demo-") as folder, _bars(console) as bars:
         stage = _Stage(spark=spark, folder=Path(folder), bars=bars)
@@ -43,8 +43,7 @@ class _Stage:
     def warm_up(self, scenario: Scenario) -> None:
         """Let Spark compile and start its workers before anything is measured."""
         short = replace(scenario, calm_s=4.0, burst_s=2.0, after_s=2.0)
-        for name in ("warm up guarded", "warm up"):
-            self.play(name, replace(short, burst_rate=2 * short.calm_rate))
+        self.play("warm up guarded", replace(short, burst_rate=2 * short.calm_rate))
 
     def play(self, name: str, scenario: Scenario) -> Run:
         """Play one run; it has a guard if its name says so."""
@@ -86,7 +85,7 @@ def _tell(
     if png is not None:
         plots.save_png(figure, png)
     console.print(report.sentence(verdict, scenario), style="green" if verdict.ok else "red")
-    console.print(f"Report: {out}")
+    console.print(f"Report: {out}   Spark's own log: {out.with_suffix('.log')}")
     return verdict.ok
 
 

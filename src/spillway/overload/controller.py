@@ -23,6 +23,9 @@ class HoldLatency:
     and leaves at the end of its own batch, so D = margin * limit / (1 + w) holds the objective.
     Shedding starts when the batch ahead would break the objective itself, and ends when all of
     it fits into D again: the gap between the two is the hysteresis.
+
+    When the rate has fallen to a share s while the batch before ran, the rows in hand may all have
+    come early: then they waited 1 - s / 2 of it, and what is shed is shed for that case.
     """
 
     objective: Latency
@@ -49,22 +52,25 @@ class HoldLatency:
         """Give the batch the time that the objective leaves it."""
         if ahead is None:
             return Budget(work_s_max=1.0, work_s_full=1.0, reason="cost not known yet")
-        usual_s, now_s = self._durations_s(state, seen)
+        usual_s = self._limit_s(state) / (1.0 + self.objective.wait)
+        left_s = self._left_s(state, seen, waited=self.objective.wait)
         shedding = seen is not None and seen.rows_kept < seen.rows_in
-        if ahead.duration_s <= (min(usual_s, now_s) if shedding else now_s):
+        if ahead.duration_s <= (min(usual_s, left_s) if shedding else left_s):
             return Budget(work_s_max=ahead.work_s, work_s_full=ahead.work_s, reason="within limits")
-        duration_s = min(usual_s, now_s)
+        early = max(self.objective.wait, 1.0 - min(ahead.surge, 1.0) / 2.0)
+        duration_s = min(usual_s, self._left_s(state, seen, waited=early))
         work_s = max(duration_s - ahead.fixed_s, _WORK_MIN * duration_s)
         reason = "overload" if ahead.fixed_s < usual_s else "overload by the fixed cost alone"
         return Budget(work_s_max=work_s, work_s_full=ahead.work_s, reason=reason)
 
-    def _durations_s(self, state: ControllerState, seen: Observation | None) -> tuple[float, float]:
-        """Return the duration that holds the objective for ever, and the longest possible now."""
-        limit_s = self.margin * self.objective.limit_s * state.gain
-        wait = self.objective.wait
-        usual_s = limit_s / (1.0 + wait)
-        waited_s = wait * seen.duration_s if seen else 0.0
-        return usual_s, max(limit_s - waited_s, _DURATION_MIN * usual_s)
+    def _limit_s(self, state: ControllerState) -> float:
+        return self.margin * self.objective.limit_s * state.gain
+
+    def _left_s(self, state: ControllerState, seen: Observation | None, *, waited: float) -> float:
+        """Return how long the batch ahead may take, after its rows waited so many batches."""
+        limit_s = self._limit_s(state)
+        waited_s = waited * seen.duration_s if seen else 0.0
+        return max(limit_s - waited_s, _DURATION_MIN * limit_s / (1.0 + self.objective.wait))
 
 
 @dataclass(frozen=True, slots=True)

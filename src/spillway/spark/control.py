@@ -7,6 +7,7 @@ worker for a streaming plan. Whatever breaks here, the gate opens.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from spillway.spark.gate import Gate
 
+_PATIENCE_S, _POLL_S = 0.2, 0.01
 _REASON_MAX = 300
 _HANGING_MAX = 2  # threads that a policy which never returns may hold
 _hanging: dict[str, list[threading.Thread]] = {}
@@ -56,8 +58,7 @@ class Planner:
 
     def _decide(self, batch_id: int, query_id: str, log: PlanLog) -> PinnedPlan:
         memory = Memory(folder=self.state)
-        state, complaints = memory.load()
-        state = state_of(state, query_id)
+        state, complaints = self._latest_state(memory, batch_id, query_id)
         rows = self._rows(state, batch_id)
         ahead = BatchAhead(batch_id=batch_id, rows=rows)
         try:
@@ -67,12 +68,27 @@ class Planner:
             plan, faults = self._on_error(log, batch_id, error), 1
         return PinnedPlan(
             batch_id=batch_id,
+            version=state.batch_id,
             salt=salt_of(memory.seed(), batch_id),
             plan=plan,
             probe=_probe(rows or (state.seen.rows_in if state.seen else 0)),
             rows_expected=rows,
             faults=faults + len(complaints),
         )
+
+    def _latest_state(
+        self, memory: Memory, batch_id: int, query_id: str
+    ) -> tuple[LoopState, list[str]]:
+        """Load the state; wait a moment for the batch before, whose report may be on its way."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            state, complaints = memory.load()
+            state = state_of(state, query_id)
+            missed = batch_id - 1 - state.batch_id
+            silent = state.seen is None or missed > self.loop.limits.stale_batches
+            if missed <= 0 or silent or time.monotonic() > deadline:
+                return state, complaints
+            time.sleep(_POLL_S)
 
     def _rows(self, state: LoopState, batch_id: int) -> float | None:
         """Read the batch's size from Spark's offset log, as exactly as the source allows."""

@@ -2,7 +2,9 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -10,20 +12,45 @@ from spillway.java import ensure_java
 
 
 def local_session(
-    app: str = "spillway", *, cores: int | str = 2, config: Mapping[str, str] | None = None
+    app: str = "spillway",
+    *,
+    cores: int | str = 2,
+    config: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> SparkSession:
     """A quiet Spark session on this machine, on any Java >= 17 that is found.
 
-    `cores` is a number or "*" for all of them; `config` overrides any setting made here.
+    `cores` is a number or "*" for all of them; `config` overrides any setting made here; `log`
+    is a file for what Spark itself prints, which otherwise goes to the terminal.
     """
     parallelism = _parallelism(cores)
     _prepare_environment()
     builder = SparkSession.builder.appName(app).master(f"local[{cores}]")
     for key, value in {**_settings(parallelism), **(config or {})}.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with _printing_to(log):
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextmanager
+def _printing_to(log: Path | None) -> Iterator[None]:
+    """Lets processes that start meanwhile print into a file: Spark's JVM and its workers."""
+    if log is None:
+        yield
+        return
+    streams = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        for descriptor in streams:
+            os.dup2(file, descriptor)
+        yield
+    finally:
+        os.close(file)
+        for descriptor, saved in streams.items():
+            os.dup2(saved, descriptor)
+            os.close(saved)
 
 
 def _parallelism(cores: int | str) -> int:
