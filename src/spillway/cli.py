@@ -53,8 +53,8 @@ def demo(
         bool, typer.Option("--quick", help="A shorter burst: about a minute in all.")
     ] = False,
     average: Annotated[
-        str, typer.Option(help='Objective: average latency, such as "3 s" or "2500 ms".')
-    ] = "3 s",
+        str, typer.Option(help='Objective: average latency, such as "4 s" or "2500 ms".')
+    ] = "4 s",
     seed: Annotated[int, typer.Option(help="Seed of the rows' content.")] = 1,
     out: Annotated[Path, typer.Option(help="Where to write the report.", dir_okay=False)] = Path(
         "spillway-demo.html"

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery, StreamingQueryListener
+from pyspark.sql.streaming import StreamingQuery
 
 from spillway.demo.scenario import Scenario
 from spillway.estimate.totals import Estimate
 from spillway.guard import Guard
 from spillway.spark import burst_source, estimators
+from spillway.spark.listener import Report, ReportListener
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
-        QueryProgressEvent,
-        QueryStartedEvent,
-        QueryTerminatedEvent,
-    )
 
 _DONE = "processed"
 _QUANTILES = [i / 50 for i in range(51)]
@@ -148,12 +142,13 @@ def _wait(query: StreamingQuery, notes: _Notes, scenario: Scenario) -> None:
             raise RuntimeError(f"the demo's query made no progress for {_STALL_S:g} s")
 
 
-class _Notes(StreamingQueryListener):
+class _Notes(ReportListener):
     """Notes a point per batch and when the last row has been seen."""
 
     def __init__(
         self, scenario: Scenario, guard: Guard | None, on_batch: Callable[[Point], None]
     ) -> None:
+        super().__init__(self._note)
         self.points: list[Point] = []
         self.finished = threading.Event()
         self.heard_at = time.monotonic()
@@ -161,26 +156,13 @@ class _Notes(StreamingQueryListener):
         self._metric = guard.metric if guard else _DONE
         self._on_batch = on_batch
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Do nothing."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Do nothing."""
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Note the batch."""
-        progress = event.progress
-        gate, done = (progress.observedMetrics.get(name) for name in (self._metric, _DONE))
+    def _note(self, report: Report) -> None:
+        gate, done = (report["observedMetrics"].get(name) for name in (self._metric, _DONE))
         if gate is None or done is None:
             return
         self.heard_at = time.monotonic()
-        report = json.loads(progress.json)
         end = report["sources"][0]["endOffset"]
-        end = json.loads(end) if isinstance(end, str) else end
-        point = self._point(report, end, gate.asDict(), done.asDict())
+        point = self._point(report, end, gate, done)
         self.points.append(point)
         self._on_batch(point)
         if end["row"] >= self._schedule.rows_total:
@@ -188,10 +170,10 @@ class _Notes(StreamingQueryListener):
 
     def _point(
         self,
-        report: dict[str, Any],
+        report: Report,
         end: dict[str, int],
-        gate: dict[str, Any],
-        done: dict[str, Any],
+        gate: Report,
+        done: Report,
     ) -> Point:
         epoch_s = end["epoch_us"] / 1e6
         start_s = datetime.fromisoformat(report["timestamp"]).timestamp() - epoch_s

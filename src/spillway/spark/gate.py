@@ -157,10 +157,10 @@ class Gate:
 
     def _counts(self, kept: str, stratum: str) -> list[str]:
         if len(self.names) == 1:
-            return ["count(1) AS in_0", f"count_if({kept}) AS kept_0"]
-        inside = [(index, f"{stratum} = {index}") for index in range(len(self.names))]
-        came = [f"count_if({condition}) AS in_{index}" for index, condition in inside]
-        stayed = [f"count_if({condition} AND {kept}) AS kept_{i}" for i, condition in inside]
+            return ["count(1) AS in_0", f"{_count_of(kept)} AS kept_0"]
+        inside = [f"{stratum} = {index}" for index in range(len(self.names))]
+        came = [f"{_count_of(each)} AS in_{i}" for i, each in enumerate(inside)]
+        stayed = [f"{_count_of(f'{each} AND {kept}')} AS kept_{i}" for i, each in enumerate(inside)]
         return came + stayed
 
     def _arrivals(self, fields: Fields, kept: str) -> list[str]:
@@ -178,6 +178,11 @@ class Gate:
     def _probed(self, fields: Fields) -> str:
         """Pick a small share of the rows, independent of what is kept: quantiles need no more."""
         return f"{leftover_sql(self._hash(fields))} < {fields['probe']}"
+
+
+def _count_of(condition: str) -> str:
+    """Count the rows for which a condition is true; leaner than `count_if`."""
+    return f"count(CASE WHEN {condition} THEN 1 END)"
 
 
 def _weighted(kept: DataFrame, columns: list[str], rate: str) -> DataFrame:

@@ -1,10 +1,16 @@
-"""Hears of finished batches of a streaming plan through Spark's query listener."""
+"""Hears of finished batches through Spark's query listener, at little cost.
+
+PySpark turns every event into Python objects with hundreds of calls into the JVM, which takes
+about 100 ms: long enough for the next batch to be planned without it. The report as JSON is one
+call.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
@@ -20,17 +26,28 @@ if TYPE_CHECKING:
 
     from spillway.spark.recorder import Recorder
 
+Report = dict[str, Any]
+
 _log = logging.getLogger("spillway")
 
 
-class GateListener(StreamingQueryListener):
-    """Records every batch that carries the guard's metrics; other queries' events pass by."""
+class ReportListener(StreamingQueryListener):
+    """Calls a function with the report of every finished batch of every query."""
 
-    def __init__(self, *, metric: str, strata: tuple[str, ...], recorder: Recorder) -> None:
-        """Listen for batches that were observed under the name `metric`."""
-        self._metric = metric
-        self._strata = strata
-        self._recorder = recorder
+    def __init__(self, on_report: Callable[[Report], None]) -> None:
+        """Listen; an error in `on_report` is logged and does not reach Spark's listener bus."""
+        self._on_report = on_report
+
+    def hear(self, text: str) -> None:
+        """Take one report as JSON."""
+        try:
+            self._on_report(json.loads(text))
+        except Exception:
+            _log.exception("the report of a batch could not be taken")
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Take the event of Spark Connect, which is JSON inside."""
+        self.hear(event.progress.json)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing."""
@@ -41,24 +58,60 @@ class GateListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Do nothing."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Record the batch. An error here must not reach Spark's listener bus."""
-        try:
-            metrics = event.progress.observedMetrics.get(self._metric)
-            if metrics is not None:
-                self._record(event, metrics.asDict())
-        except Exception:
-            self._recorder.faults += 1
-            _log.exception("a batch could not be recorded")
+    @property
+    def _jlistener(self) -> Any:
+        """Return what classic Spark calls: a listener that takes the JSON and nothing else."""
+        from pyspark import SparkContext
 
-    def _record(self, event: QueryProgressEvent, metrics: dict[str, object]) -> None:
-        progress = event.progress
-        report = json.loads(progress.json)
+        if not hasattr(self, "_jlistenerobj"):
+            wrapper = SparkContext._jvm.PythonStreamingQueryListenerWrapper  # type: ignore[union-attr]
+            self._jlistenerobj = wrapper(_JavaListener(self))
+        return self._jlistenerobj
+
+
+class _JavaListener:
+    """The Java interface of a Python listener, as py4j wants it."""
+
+    def __init__(self, listener: ReportListener) -> None:
+        self._listener = listener
+
+    def onQueryProgress(self, event: Any) -> None:
+        self._listener.hear(event.progress().json())
+
+    def onQueryStarted(self, event: Any) -> None:
+        pass
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:
+        pass
+
+    class Java:
+        """Says which Java interface this is."""
+
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+
+class GateListener(ReportListener):
+    """Records every batch that carries the guard's metrics; other queries' reports pass by."""
+
+    def __init__(self, *, metric: str, strata: tuple[str, ...], recorder: Recorder) -> None:
+        """Listen for batches that were observed under the name `metric`."""
+        super().__init__(self._record)
+        self._metric = metric
+        self._strata = strata
+        self._recorder = recorder
+
+    def _record(self, report: Report) -> None:
+        metrics = report.get("observedMetrics", {}).get(self._metric)
+        if metrics is None:
+            return
         timing = progress_timing(report)
         self._recorder.record(
             observation(metrics, timing, self._strata),
-            query_id=str(progress.id),
-            run_id=str(progress.runId),
+            query_id=report["id"],
+            run_id=report["runId"],
             offsets=progress_offsets(report),
             started_at_s=timing.started_at_s,
         )
