@@ -68,7 +68,7 @@ def _latency(panel: Axes, runs: dict[str, Run], scenario: Scenario) -> None:
     panel.set_yscale("log")
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     _title(panel, f"Latency of each batch, {scenario.objective.kind} (seconds, logarithmic)")
-    panel.legend(frameon=False, loc="upper right")
+    panel.legend(frameon=False, loc="lower right")
 
 
 def _backlog(panel: Axes, runs: dict[str, Run]) -> None:

@@ -1,0 +1,1 @@
+"""Benchmarks: every figure is measured against a named rival, in the same run, interleaved."""

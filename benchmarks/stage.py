@@ -1,0 +1,69 @@
+"""What every benchmark needs: a session, a temporary folder, a size, and a sign of progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+import spillway as sw
+from benchmarks.measure import Tick
+
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Where a benchmark runs. `quick` asks for less data and fewer repetitions."""
+
+    spark: SparkSession
+    folder: Path
+    quick: bool
+    tick: Tick
+
+    def size(self, full: int, quick: int) -> int:
+        """Choose between the two sizes of a run."""
+        return quick if self.quick else full
+
+    def written(self, name: str, build: Callable[[SparkSession], DataFrame]) -> str:
+        """Return the path of a parquet folder, built on first use: never in the timed part."""
+        path = self.folder / "data" / name
+        if not path.exists():
+            self.tick(f"writing {name}")
+            build(self.spark).write.parquet(str(path))
+        return str(path)
+
+    def new_folder(self) -> Path:
+        """Return a folder that nobody has used, for a checkpoint."""
+        return self.folder / f"run-{next(_numbers)}"
+
+
+@contextmanager
+def guarded(stage: Stage, checkpoint: Path, **options: object) -> Iterator[sw.Guard]:
+    """Lend a guard with a name of its own, and take its listener away at the end.
+
+    A listener that stays would hear the rival's batches too and slow them down.
+    """
+    guard = sw.Guard(checkpoint.name, state=checkpoint / "spillway", **options)  # type: ignore[arg-type]
+    try:
+        yield guard
+    finally:
+        if guard._listener is not None:
+            stage.spark.streams.removeListener(guard._listener)
+
+
+def to_noop(df: DataFrame) -> None:
+    """Run a batch to its end and drop the rows."""
+    df.write.format("noop").mode("overwrite").save()
+
+
+def raise_if_failed(query: StreamingQuery) -> None:
+    """Raise what stopped a query."""
+    error = query.exception()
+    if error is not None:
+        raise error
