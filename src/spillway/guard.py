@@ -71,6 +71,7 @@ class Guard:
         self._recorder: Recorder | None = None
         self._listener: GateListener | None = None
         self._watch: BatchWatch | None = None
+        self._batch_gate: tuple[object, Gate] | None = None
 
     def protect(
         self,
@@ -89,23 +90,10 @@ class Guard:
         protect:  predicate; rows for which it is true are never shed.
         batch_id: the batch, inside `foreachBatch` (and only there).
         """
-        from spillway.spark import columns
-        from spillway.spark.gate import Gate
-
         _check_mode(df, batch_id)
-        columns.check_columns(df)
-        columns.check_arrived(df, arrived)
-        gate = Gate(
-            identity=columns.identity_of(df, identity),
-            strata=self.loop.shedder.strata,
-            score=self.loop.shedder.score,
-            quantiles=self.loop.shedder.quantiles,
-            protect=protect,
-            arrived=arrived,
-            p99=self.objective is not None and self.objective.kind == "p99",
-        )
         if batch_id is None:
-            return self._protect_stream(df, gate)
+            return self._protect_stream(df, self._new_gate(df, arrived, identity, protect))
+        gate = self._gate_of_batch(df, arrived, identity, protect)
         return self._protect_batch(df, gate, batch_id)
 
     def ledger(self) -> Ledger:
@@ -133,6 +121,43 @@ class Guard:
         if self._checkpoint:
             return self._checkpoint
         return self.state.parent if (self.state.parent / "offsets").is_dir() else None
+
+    def _gate_of_batch(
+        self,
+        df: DataFrame,
+        arrived: str | None,
+        identity: Sequence[str] | None,
+        protect: Column | str | None,
+    ) -> Gate:
+        """Check the columns once: all batches of a stream have the same."""
+        if not isinstance(protect, str | None):  # Columns cannot be compared
+            return self._new_gate(df, arrived, identity, protect)
+        described = (arrived, None if identity is None else tuple(identity), protect)
+        if self._batch_gate is None or self._batch_gate[0] != described:
+            self._batch_gate = (described, self._new_gate(df, arrived, identity, protect))
+        return self._batch_gate[1]
+
+    def _new_gate(
+        self,
+        df: DataFrame,
+        arrived: str | None,
+        identity: Sequence[str] | None,
+        protect: Column | str | None,
+    ) -> Gate:
+        from spillway.spark import columns
+        from spillway.spark.gate import Gate
+
+        columns.check_columns(df)
+        columns.check_arrived(df, arrived)
+        return Gate(
+            identity=columns.identity_of(df, identity),
+            strata=self.loop.shedder.strata,
+            score=self.loop.shedder.score,
+            quantiles=self.loop.shedder.quantiles,
+            protect=protect,
+            arrived=arrived,
+            p99=self.objective is not None and self.objective.kind == "p99",
+        )
 
     def _protect_stream(self, df: DataFrame, gate: Gate) -> DataFrame:
         from spillway.spark.control import plan_column

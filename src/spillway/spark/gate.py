@@ -56,7 +56,7 @@ class Gate:
         planned = self._marked(df).select("*", plan.alias(_PLAN))
         decided = planned.selectExpr("*", *self._decision(fields))
         counted = decided.observe(metric, *self._metrics(fields, kept=_KEEP, stratum=_STRATUM))
-        return _weighted(counted.where(_KEEP), df.columns, _RATE)
+        return counted.where(_KEEP).selectExpr(*map(quoted, df.columns), _weight(_RATE))
 
     def attach_batch(
         self, df: DataFrame, pinned: PinnedPlan, observation: Observation
@@ -64,14 +64,15 @@ class Gate:
         """Return the kept rows of a batch, by a plan that is known: its numbers are literals."""
         fields = self._literals(pinned)
         marked = self._marked(df)
+        columns = ["*"] if marked is df else [quoted(name) for name in df.columns]
         stratum = self._stratum(fields)
         if not pinned.plan.sheds:
             counted = marked.observe(observation, *self._metrics(fields, "true", stratum))
-            return _weighted(counted, df.columns, "1.0D")
+            return counted.selectExpr(*columns, _weight("1.0D"))
         rate = self._rate(fields, stratum)
         keep = f"({uniform_sql(self._hash(fields))} < {rate})"
         counted = marked.observe(observation, *self._metrics(fields, keep, stratum))
-        return _weighted(counted.where(keep), df.columns, rate)
+        return counted.where(keep).selectExpr(*columns, _weight(rate))
 
     def plan_type(self) -> T.StructType:
         """Return the type of the plan as the gate reads it."""
@@ -112,7 +113,8 @@ class Gate:
         """Decide once per row: later steps refer to the columns."""
         stratum = self._stratum(fields)
         rate = self._rate(fields, stratum)
-        keep = f"({uniform_sql(self._hash(fields))} < {rate})"
+        # An open gate need not hash: the first comparison decides.
+        keep = f"({rate} >= 1.0D OR {uniform_sql(self._hash(fields))} < {rate})"
         return [f"{stratum} AS {_STRATUM}", f"{rate} AS {_RATE}", f"{keep} AS {_KEEP}"]
 
     def _hash(self, fields: Fields) -> str:
@@ -185,6 +187,5 @@ def _count_of(condition: str) -> str:
     return f"count(CASE WHEN {condition} THEN 1 END)"
 
 
-def _weighted(kept: DataFrame, columns: list[str], rate: str) -> DataFrame:
-    """Return the user's own columns and the weight."""
-    return kept.selectExpr(*map(quoted, columns), f"(1.0D / {rate}) AS {WEIGHT}")
+def _weight(rate: str) -> str:
+    return f"(1.0D / {rate}) AS {WEIGHT}"
