@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from spillway.spark import burst_source
 from spillway.spark.session import local_session
 from spillway.state.ledger import Ledger
+
+
+settings.register_profile("same-every-time", derandomize=True, deadline=None)
+settings.load_profile("same-every-time")
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlparse
@@ -91,9 +92,10 @@ class Guard:
         batch_id: the batch, inside `foreachBatch` (and only there).
         """
         _check_mode(df, batch_id)
+        new_gate = partial(self._new_gate, df, arrived, identity, protect)
         if batch_id is None:
-            return self._protect_stream(df, self._new_gate(df, arrived, identity, protect))
-        gate = self._gate_of_batch(df, arrived, identity, protect)
+            return self._protect_stream(df, new_gate())
+        gate = self._gate_of_batch((arrived, identity, protect), new_gate)
         return self._protect_batch(df, gate, batch_id)
 
     def ledger(self) -> Ledger:
@@ -122,19 +124,12 @@ class Guard:
             return self._checkpoint
         return self.state.parent if (self.state.parent / "offsets").is_dir() else None
 
-    def _gate_of_batch(
-        self,
-        df: DataFrame,
-        arrived: str | None,
-        identity: Sequence[str] | None,
-        protect: Column | str | None,
-    ) -> Gate:
+    def _gate_of_batch(self, described: tuple[Any, ...], new_gate: Callable[[], Gate]) -> Gate:
         """Check the columns once: all batches of a stream have the same."""
-        if not isinstance(protect, str | None):  # Columns cannot be compared
-            return self._new_gate(df, arrived, identity, protect)
-        described = (arrived, None if identity is None else tuple(identity), protect)
+        if not isinstance(described[-1], str | None):  # Columns cannot be compared
+            return new_gate()
         if self._batch_gate is None or self._batch_gate[0] != described:
-            self._batch_gate = (described, self._new_gate(df, arrived, identity, protect))
+            self._batch_gate = (described, new_gate())
         return self._batch_gate[1]
 
     def _new_gate(
@@ -166,6 +161,10 @@ class Guard:
         self.metric = f"spillway:{self.name}#{uuid.uuid4().hex[:8]}"
         spark = df.sparkSession
         if self._listener is not None:
+            if self._listener.query_id in {str(query.id) for query in spark.streams.active}:
+                raise ValueError(
+                    f"guard {self.name!r} protects a running query already; make another guard"
+                )
             spark.streams.removeListener(self._listener)
         self._recorder = self._new_recorder(gate)
         self._listener = GateListener(
@@ -209,7 +208,7 @@ class Guard:
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to other processes (Connect runs `foreachBatch` there) without what is live."""
-        live = dict.fromkeys(("_recorder", "_listener", "_watch"))
+        live = dict.fromkeys(("_recorder", "_listener", "_watch", "_batch_gate"))
         return {**self.__dict__, **live}
 
 

@@ -24,6 +24,7 @@ from spillway.values import (
 )
 
 _SPANS_MAX = 40
+_DURATION_S_MAX = 1e10  # longer is no duration but a broken clock
 _GUESS = 4.0  # a guessed batch is at most so many times larger or smaller than the last
 
 
@@ -45,7 +46,7 @@ class Loop:
         slower than the next and is kept out of the cost model.
         """
         state = state_of(state, query_id)
-        if seen.batch_id <= state.batch_id or not 0 <= seen.duration_s < math.inf:
+        if seen.batch_id <= state.batch_id or not 0 <= seen.duration_s < _DURATION_S_MAX:
             return state
         cold = run_id != state.run_id
         return replace(

@@ -358,3 +358,38 @@ def test_a_user_error_in_the_query_is_the_users_own(driven: Driven) -> None:
     query = driven.start(bad)
     with pytest.raises(StreamingQueryException, match="their own"):
         driven.advance(query, to_s=1.0)
+
+
+def test_a_guard_of_a_running_query_is_not_lent_to_another(driven: Driven) -> None:
+    watched = guard(driven)
+    query = driven.start(watched.protect(driven.stream(), identity=["id"]))
+    driven.advance(query, to_s=1.0)
+    driven.booked(1)
+    with pytest.raises(ValueError, match="'rides' protects a running query already"):
+        watched.protect(driven.stream())
+    query.stop()
+    query = driven.start(watched.protect(driven.stream(), identity=["id"]))  # a restart is fine
+    driven.advance(query, to_s=2.0)
+    driven.booked(2)
+    query.stop()
+
+
+def test_a_guard_that_stands_twice_in_a_query_says_so(driven: Driven) -> None:
+    watched = guard(driven)
+    first = watched.protect(driven.stream(), identity=["id"])
+    second = watched.protect(first.drop("_weight"), identity=["id"])
+    query = driven.start(second)
+    driven.advance(query, to_s=1.0)
+    wait_until(lambda: watched.faults > 0, "a counted fault")
+    query.stop()
+
+
+def test_guards_of_the_same_name_do_not_hear_each_other(driven: Driven, tmp_path: Path) -> None:
+    other = sw.Guard("rides", control=sw.FixedRate(0.5), state=tmp_path / "other")
+    other.protect(driven.stream())
+    query = driven.start(guard(driven).protect(driven.stream(), identity=["id"]))
+    driven.advance(query, to_s=1.0)
+    driven.booked(1)
+    query.stop()
+    assert other.ledger().entries() == []
+    assert other.faults == 0

@@ -99,14 +99,20 @@ class GateListener(ReportListener):
     def __init__(self, *, metric: str, strata: tuple[str, ...], recorder: Recorder) -> None:
         """Listen for batches that were observed under the name `metric`."""
         super().__init__(self._record)
+        self.query_id = ""  # of the last batch heard
         self._metric = metric
         self._strata = strata
         self._recorder = recorder
 
     def _record(self, report: Report) -> None:
-        metrics = report.get("observedMetrics", {}).get(self._metric)
+        observed = report.get("observedMetrics", {})
+        metrics = observed.get(self._metric)
         if metrics is None:
             return
+        self.query_id = report["id"]
+        guard = self._metric.rpartition("#")[0] + "#"
+        if sum(name.startswith(guard) for name in observed) > 1:
+            self._recorder.complain("a guard stands twice in one query: only the last is booked")
         timing = progress_timing(report)
         self._recorder.record(
             observation(metrics, timing, self._strata),

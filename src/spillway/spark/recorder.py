@@ -40,7 +40,7 @@ class Recorder:
         self._recorded: deque[tuple[str, int]] = deque(maxlen=1000)
         self._state, complaints = self._memory.load()
         for complaint in complaints:
-            self._complain(f"state not usable, going back to the last good one: {complaint}")
+            self.complain(f"state not usable, going back to the last good one: {complaint}")
 
     def record(
         self, seen: Observation, *, query_id: str, run_id: str, offsets: str, started_at_s: float
@@ -88,21 +88,22 @@ class Recorder:
         try:
             return PlanLog.of(self._state_folder, query_id).read(batch_id)
         except (files.BadStateFile, OSError) as error:
-            self._complain(f"plan of batch {batch_id} not readable: {error}")
+            self.complain(f"plan of batch {batch_id} not readable: {error}")
             return None
 
     def _count_faults(self, entry: Entry) -> None:
         faults = entry.plan.faults if entry.plan else 1
         if faults:
             self.faults += faults - 1
-            self._complain(f"batch {entry.batch_id}: {entry.reason}")
+            self.complain(f"batch {entry.batch_id}: {entry.reason}")
 
     def _attempt(self, write: Callable[[], None], what: str) -> None:
         try:
             write()
         except Exception as error:  # a full disk, or a user's policy that raises
-            self._complain(f"{what} not written: {type(error).__name__}: {error}")
+            self.complain(f"{what} not written: {type(error).__name__}: {error}")
 
-    def _complain(self, complaint: str) -> None:
+    def complain(self, complaint: str) -> None:
+        """Count a fault and log it, on one line."""
         self.faults += 1
         _log.warning("%s", printable(complaint))
