@@ -16,7 +16,6 @@ from spillway.spark import burst_source
 from spillway.spark.session import local_session
 from spillway.state.ledger import Ledger
 
-
 settings.register_profile("same-every-time", derandomize=True, deadline=None)
 settings.load_profile("same-every-time")
 
