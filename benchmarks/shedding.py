@@ -28,7 +28,7 @@ Source = Callable[[], DataFrame]
 
 def run(stage: Stage) -> list[Figure]:
     """Time the gate and its rivals on numbers and on text."""
-    numbers, texts = stage.size(20_000_000, 2_000_000), stage.size(3_000_000, 500_000)
+    numbers, texts = stage.size(8_000_000, 2_000_000), stage.size(1_500_000, 500_000)
     narrow = stage.written(f"narrow-{numbers}", lambda spark: _narrow(spark, numbers))
     text = stage.written(f"text-{texts}", lambda spark: _text(spark, texts))
     sources: list[tuple[str, Source, Bound | None]] = [
@@ -52,7 +52,7 @@ def _compare(stage: Stage, what: str, source: Source, bound: Bound | None) -> li
                 name: (lambda shed=shed: seconds(lambda: to_noop(shed(source()))))
                 for name, shed in ways.items()
             },
-            repetitions=stage.size(5, 3),
+            repetitions=stage.size(7, 3),
             warmups=2,
             tick=stage.tick,
         )
