@@ -20,7 +20,7 @@ from spillway.spark.session import local_session
 
 
 def show(scenario: Scenario, *, out: Path, png: Path | None, console: Console) -> bool:
-    """Play the scenario twice, print the tables, write the report; say whether the objective held."""
+    """Play the scenario twice, print tables, write the report; say whether the objective held."""
     console.print(report.story(scenario))
     with console.status("starting Spark"):
         spark = local_session("spillway demo", cores=CORES, log=out.with_suffix(".log"))
