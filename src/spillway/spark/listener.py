@@ -1,8 +1,7 @@
 """Hears of finished batches through Spark's query listener, at little cost.
 
-PySpark turns every event into Python objects with hundreds of calls into the JVM, which takes
-about 100 ms: long enough for the next batch to be planned without it. The report as JSON is one
-call.
+PySpark turns every event into Python objects with hundreds of calls into the JVM, which takes long
+enough for the next batch to be planned without it. The report as JSON is one call.
 """
 
 from __future__ import annotations

@@ -79,6 +79,6 @@ def _settings(parallelism: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(parallelism),  # 200 tiny tasks would drown a batch
         # stop() in the middle of foreachBatch recurses deeply in the JVM.
         "spark.driver.extraJavaOptions": "-Xss8m",
-        # A Python task on loopback TCP waits about 40 ms for a delayed acknowledgement.
+        # A Python task on loopback TCP waits for a delayed acknowledgement.
         "spark.python.unix.domain.socket.enabled": "true",
     }
