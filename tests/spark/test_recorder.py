@@ -14,6 +14,7 @@ import pytest
 from spillway.loop import Loop
 from spillway.objective import Latency
 from spillway.overload.controller import FixedRate, HoldLatency
+from spillway.shedders.semantic import Semantic
 from spillway.spark.recorder import Recorder
 from spillway.state.ledger import Ledger
 from spillway.state.memory import Memory
@@ -263,3 +264,13 @@ def test_another_query_starts_its_own_books(state: Path) -> None:
     assert books.state.batch_id == 0
     assert Ledger(state / "ledger").totals("q").batches == 3
     assert Ledger(state / "ledger").totals("other").batches == 1
+
+
+def test_a_plan_that_the_gate_could_not_follow_is_not_booked_as_followed(state: Path) -> None:
+    """Pinned by a policy with one stratum, replayed under one with three: the gate was open."""
+    books = recorder(state, replace(LOOP, shedder=Semantic(utility="importance")))
+    record(books, seen(0, rows_kept=100))
+    (entry,) = Ledger(state / "ledger").entries()
+    assert entry.plan is None
+    assert entry.reason == "open: no pinned plan"
+    assert books.faults == 1

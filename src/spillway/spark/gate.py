@@ -70,7 +70,7 @@ class Gate:
             counted = marked.observe(observation, *self._metrics(fields, "true", stratum))
             return counted.selectExpr(*columns, _weight("1.0D"))
         rate = self._rate(fields, stratum)
-        keep = f"({uniform_sql(self._hash(fields))} < {rate})"
+        keep = self._keep(fields, rate)
         counted = marked.observe(observation, *self._metrics(fields, keep, stratum))
         return counted.where(keep).selectExpr(*columns, _weight(rate))
 
@@ -113,9 +113,12 @@ class Gate:
         """Decide once per row: later steps refer to the columns."""
         stratum = self._stratum(fields)
         rate = self._rate(fields, stratum)
-        # An open gate need not hash: the first comparison decides.
-        keep = f"({rate} >= 1.0D OR {uniform_sql(self._hash(fields))} < {rate})"
+        keep = self._keep(fields, rate)
         return [f"{stratum} AS {_STRATUM}", f"{rate} AS {_RATE}", f"{keep} AS {_KEEP}"]
+
+    def _keep(self, fields: Fields, rate: str) -> str:
+        """Compare; where all is kept the first comparison decides and nothing is hashed."""
+        return f"({rate} >= 1.0D OR {uniform_sql(self._hash(fields))} < {rate})"
 
     def _hash(self, fields: Fields) -> str:
         return hash_sql(fields["salt"], self.identity)

@@ -85,8 +85,10 @@ class Recorder:
             PlanLog.of(self._state_folder, query_id).prune(seen.batch_id)
 
     def _plan(self, query_id: str, batch_id: int) -> PinnedPlan | None:
+        """Return the plan that the gate followed; one that does not fit it did not follow."""
         try:
-            return PlanLog.of(self._state_folder, query_id).read(batch_id)
+            pinned = PlanLog.of(self._state_folder, query_id).read(batch_id)
+            return pinned if pinned and self.loop.fits(pinned.plan) else None
         except (files.BadStateFile, OSError) as error:
             self.complain(f"plan of batch {batch_id} not readable: {error}")
             return None
