@@ -235,7 +235,9 @@ def test_a_damaged_state_file_falls_back_and_never_stops_the_query(
     query = driven.start(watched.protect(driven.stream(), identity=["id"]))
     for at_s in (1.0, 2.0):
         driven.advance(query, to_s=at_s)
-    driven.booked(2)
+    learnt = driven.booked(2).entries()[-1].batch_id
+    memory = Memory(folder=driven.state)
+    wait_until(lambda: memory.load()[0].batch_id >= learnt, "the state after the last batch")
     query.stop()
     path = driven.state / "state.json"
     data = path.read_bytes()

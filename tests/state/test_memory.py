@@ -72,6 +72,26 @@ def test_two_damaged_states_are_a_clean_start_with_two_complaints(
     assert len(complaints) == 2
 
 
+def test_a_reader_sees_a_latest_state_at_every_moment_of_a_save(tmp_path: Path) -> None:
+    memory = saved(tmp_path)
+    seen: list[bool] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            seen.append((tmp_path / "state.json").exists())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for batch_id in range(2, 200):
+        memory.save(state(batch_id))
+    done.set()
+    watcher.join()
+    assert len(seen) > 100
+    assert all(seen)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["state.json", "state.previous.json"]
+
+
 def test_a_missing_latest_state_falls_back_to_the_one_before(tmp_path: Path) -> None:
     """As after a crash between the two steps of a save."""
     memory = saved(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,6 +81,15 @@ def write_new(path: Path, kind: str, value: object) -> bool:
         except FileExistsError:
             return False
         return True
+
+
+def link(path: Path, name: Path) -> None:
+    """Give a file a second name at once, in place of whatever had that name."""
+    beside = name.with_name(f".{name.name}.{os.getpid()}.{threading.get_ident()}")
+    beside.unlink(missing_ok=True)
+    os.link(path, beside)
+    os.replace(beside, name)
+    beside.unlink(missing_ok=True)  # left behind if both names were already one file
 
 
 @contextmanager

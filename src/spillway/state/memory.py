@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +33,12 @@ class Memory:
         return LoopState(), complaints
 
     def save(self, state: LoopState) -> None:
-        """Replace the state and keep the one before it, if that is a good one."""
+        """Replace the state and keep the one before it, if that is a good one.
+
+        There is a latest state at every moment: a reader in between sees the old one.
+        """
         if self._is_good(self._latest):
-            os.replace(self._latest, self._previous)
+            files.link(self._latest, self._previous)
         files.write(self._latest, _KIND, state)
 
     def seed(self) -> int:
