@@ -67,7 +67,7 @@ class Guard:
             shedder=shed or Uniform(),
             limits=limits or Limits(),
         )
-        self.metric = ""  # under this name the gate's counts stand in `observedMetrics`
+        self.metric = ""  # the gate's counts in `observedMetrics`: this name, and with ":kept"
         self._run_id = ""
         self._recorder: Recorder | None = None
         self._listener: GateListener | None = None
@@ -174,7 +174,7 @@ class Guard:
         return gate.attach_stream(df, plan_column(spark, self._planner(), gate), self.metric)
 
     def _protect_batch(self, df: DataFrame, gate: Gate, batch_id: int) -> DataFrame:
-        from spillway.spark.batch_watch import GuardedBatch, new_observation, watch_batch
+        from spillway.spark.batch_watch import GuardedBatch, watch_batch
 
         if self._watch is not None:
             self._watch.settle()
@@ -182,13 +182,9 @@ class Guard:
             self._run_id = str(uuid.uuid4())
             self._recorder = self._new_recorder(gate)
         pinned = self._planner().plan_for(batch_id)
-        observed = new_observation(f"spillway:{self.name}:{batch_id}")
-        kept = gate.attach_batch(df, pinned, observed)
-        self._watch = watch_batch(
-            observed,
-            batch=GuardedBatch(batch_id, self._run_id, self.checkpoint, gate.names),
-            recorder=self._recorder,
-        )
+        kept, observed = gate.attach_batch(df, pinned, f"spillway:{self.name}:{batch_id}")
+        batch = GuardedBatch(batch_id, self._run_id, self.checkpoint, gate.names, observed)
+        self._watch = watch_batch(batch, self._recorder)
         return kept
 
     def _planner(self) -> Planner:

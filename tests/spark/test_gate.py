@@ -3,6 +3,7 @@
 import math
 import random
 import struct
+from typing import Any
 
 import pytest
 import xxhash
@@ -23,9 +24,22 @@ def pinned(*rates: float, edges: tuple[float, ...] = (), unrated: float = 1.0) -
     return PinnedPlan(batch_id=0, salt=salt_of(11, 0), plan=plan)
 
 
-def attach(df: DataFrame, gate: Gate, plan: PinnedPlan) -> tuple[DataFrame, Observation]:
-    observed = Observation()
-    return gate.attach_batch(df, plan, observed), observed
+class Observed:
+    """All that was observed of one batch; an open gate counts once."""
+
+    def __init__(self, *observed: Observation) -> None:
+        self.observed = observed
+
+    @property
+    def get(self) -> dict[str, Any]:
+        metrics = {name: value for each in self.observed for name, value in each.get.items()}
+        came = {name.replace("in_", "kept_"): metrics[name] for name in metrics if "in_" in name}
+        return {**came, **metrics} if len(self.observed) == 1 else metrics
+
+
+def attach(df: DataFrame, gate: Gate, plan: PinnedPlan) -> tuple[DataFrame, Observed]:
+    kept, observed = gate.attach_batch(df, plan, "test")
+    return kept, Observed(*observed)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 
 class BatchWatch(threading.Thread):
-    """Waits for the first action on a guarded batch and for the batch's commit, then reports.
+    """Waits for a guarded batch's commit and for the counts of its first action, then reports.
 
     A batch that is never acted upon or never committed is not reported: Spark will run it again.
     """
 
     def __init__(
         self,
-        observed: Observation,
+        observed: Sequence[Observation],
         *,
         committed_at_s: Callable[[], float | None],
         report: Callable[[dict[str, Any], float], None],
@@ -44,9 +44,12 @@ class BatchWatch(threading.Thread):
         self._last_look = threading.Event()
 
     def run(self) -> None:
-        """Poll until both are there or the last look has been taken."""
-        metrics = self._wait(lambda: metrics_of(self._observed))
-        ended_at_s = self._wait(self._committed_at_s) if metrics else None
+        """Poll until both are there or the last look has been taken.
+
+        The commit first: a look at a file does not disturb the running batch, a call to Spark does.
+        """
+        ended_at_s = self._wait(self._committed_at_s)
+        metrics = self._wait(lambda: metrics_of(self._observed)) if ended_at_s else None
         if metrics and ended_at_s:
             self._report(metrics, ended_at_s)
 
@@ -62,12 +65,18 @@ class BatchWatch(threading.Thread):
         return found
 
 
-def metrics_of(observed: Observation) -> dict[str, Any] | None:
-    """Return the metrics of the first action, None before its end. Does not block."""
-    inner = getattr(observed, "_jo", None)  # classic Spark: `get` would block
-    if inner is not None and not inner.future().isCompleted():
-        return None
-    return dict(observed.get) or None
+def metrics_of(observed: Sequence[Observation]) -> dict[str, Any] | None:
+    """Return all metrics of the first action, None before its end. Does not block."""
+    metrics: dict[str, Any] = {}
+    for each in observed:
+        inner = getattr(each, "_jo", None)  # classic Spark: `get` would block
+        if inner is not None and not inner.future().isCompleted():
+            return None
+        found = dict(each.get)
+        if not found:
+            return None
+        metrics |= found
+    return metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +87,12 @@ class GuardedBatch:
     run_id: str
     checkpoint: Path | None
     strata: tuple[str, ...]
+    observed: tuple[Observation, ...]
 
     def committed_at_s(self) -> float | None:
         """Return the commit time; without a checkpoint the end of the first action must do."""
         if self.checkpoint is None:
-            return time.time()
+            return time.time() if metrics_of(self.observed) else None
         return offsets.committed_at_s(self.checkpoint, self.batch_id)
 
     def timing(self, watched_at_s: float, ended_at_s: float) -> Timing:
@@ -110,12 +120,7 @@ class GuardedBatch:
         return json.dumps([[s, e] for s, e in zip(start or [None] * len(end), end, strict=False)])
 
 
-def new_observation(name: str) -> Observation:
-    """Return a named slot for the metrics of one batch."""
-    return Observation(name)
-
-
-def watch_batch(observed: Observation, *, batch: GuardedBatch, recorder: Recorder) -> BatchWatch:
+def watch_batch(batch: GuardedBatch, recorder: Recorder) -> BatchWatch:
     """Start a watch that records the batch when it is done."""
     watched_at_s = time.time()
 
@@ -129,6 +134,6 @@ def watch_batch(observed: Observation, *, batch: GuardedBatch, recorder: Recorde
             started_at_s=timing.started_at_s,
         )
 
-    watch = BatchWatch(observed, committed_at_s=batch.committed_at_s, report=report)
+    watch = BatchWatch(batch.observed, committed_at_s=batch.committed_at_s, report=report)
     watch.start()
     return watch

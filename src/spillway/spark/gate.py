@@ -1,7 +1,8 @@
 """The gate: a filter and a weight that Spark compiles. No row crosses into Python.
 
 A row is kept if uniform(row) < p, where p is the keep rate of its stratum, and carries the
-weight 1 / p. What came in and what was kept is counted by Spark's own `observe` on the way.
+weight 1 / p. What comes in and what is kept is counted by Spark's own `observe`, before and after
+the filter: two counters of one number cost less than one that hashes the rows once more.
 
 The expressions are SQL text: inside `foreachBatch` the gate is built anew for every batch, and one
 piece of text costs a fraction of the calls that as many `Column` objects cost.
@@ -10,7 +11,7 @@ piece of text costs a fraction of the calls that as many `Column` objects cost.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
@@ -21,9 +22,10 @@ from spillway.spark.uniform import hash_sql, leftover_sql, quoted, uniform_sql
 from spillway.values import PinnedPlan
 
 UNRATED, PROTECTED = "unrated", "protected"
-_PLAN, _KEEP = PREFIX + "plan", PREFIX + "keep"
-_STRATUM, _RATE, _GUARDED = PREFIX + "stratum", PREFIX + "rate", PREFIX + "protected"
+KEPT = ":kept"  # ends the name of the metrics over the kept rows
+_PLAN, _STRATUM, _GUARDED = PREFIX + "plan", PREFIX + "stratum", PREFIX + "protected"
 _QUANTILE_ACCURACY = 2000
+_PARSED_MAX = 200
 
 Fields = Mapping[str, str]
 
@@ -43,6 +45,7 @@ class Gate:
     protect: Column | str | None = None
     arrived: str | None = None
     p99: bool = False
+    _parsed: dict[str, Column] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -53,26 +56,47 @@ class Gate:
     def attach_stream(self, df: DataFrame, plan: Column, metric: str) -> DataFrame:
         """Return the kept rows of a stream, by a plan that is a column."""
         fields = {name: f"{_PLAN}.{name}" for name in self.plan_type().fieldNames()}
-        planned = self._marked(df).select("*", plan.alias(_PLAN))
-        decided = planned.selectExpr("*", *self._decision(fields))
-        counted = decided.observe(metric, *self._metrics(fields, kept=_KEEP, stratum=_STRATUM))
-        return counted.where(_KEEP).selectExpr(*map(quoted, df.columns), _weight(_RATE))
+        marked, stratum = self._marked(df), self._stratum(fields)
+        if len(self.names) == 1:  # counted before the plan is read: lean rows pass the counter
+            came = marked.observe(metric, *self._came(fields, stratum)).select(
+                "*", plan.alias(_PLAN)
+            )
+        else:
+            planned = marked.select("*", plan.alias(_PLAN))
+            placed = planned.selectExpr("*", f"{stratum} AS {_STRATUM}")
+            stratum = _STRATUM
+            came = placed.observe(metric, *self._came(fields, stratum))
+        rate = self._rate(fields, stratum)
+        output = [*map(quoted, df.columns), WEIGHT]
+        carried = ([stratum] if stratum == _STRATUM else []) + ([_PLAN] if self.p99 else [])
+        kept = came.where(self._keep(fields, rate)).selectExpr(
+            *output[:-1], f"1.0D / {rate} AS {WEIGHT}", *carried
+        )
+        counted = kept.observe(metric + KEPT, *self._stayed(fields, stratum))
+        return counted.selectExpr(*output) if carried else counted
 
     def attach_batch(
-        self, df: DataFrame, pinned: PinnedPlan, observation: Observation
-    ) -> DataFrame:
-        """Return the kept rows of a batch, by a plan that is known: its numbers are literals."""
+        self, df: DataFrame, pinned: PinnedPlan, name: str
+    ) -> tuple[DataFrame, tuple[Observation, ...]]:
+        """Return the kept rows of a batch and what will have counted them.
+
+        The plan is known: its numbers are literals, and an open gate counts once.
+        """
         fields = self._literals(pinned)
-        marked = self._marked(df)
-        columns = ["*"] if marked is df else [quoted(name) for name in df.columns]
-        stratum = self._stratum(fields)
+        marked, stratum = self._marked(df), self._stratum(fields)
+        came = Observation(name)
         if not pinned.plan.sheds:
-            counted = marked.observe(observation, *self._metrics(fields, "true", stratum))
-            return counted.selectExpr(*columns, _weight("1.0D"))
+            metrics = [*self._came(fields, stratum), *self._arrivals(fields)]
+            kept = marked.observe(came, *metrics).withColumn(WEIGHT, self._column("1.0D"))
+            return self._unmarked(kept), (came,)
+        stayed = Observation(name + KEPT)
         rate = self._rate(fields, stratum)
-        keep = self._keep(fields, rate)
-        counted = marked.observe(observation, *self._metrics(fields, keep, stratum))
-        return counted.where(keep).selectExpr(*columns, _weight(rate))
+        counted = marked.observe(came, *self._came(fields, stratum))
+        kept = counted.where(self._keep(fields, rate)).withColumn(
+            WEIGHT, self._column(f"1.0D / {rate}")
+        )
+        counted = kept.observe(stayed, *self._stayed(fields, stratum))
+        return self._unmarked(counted), (came, stayed)
 
     def plan_type(self) -> T.StructType:
         """Return the type of the plan as the gate reads it."""
@@ -103,18 +127,14 @@ class Gate:
     def _edge_names(self) -> list[str]:
         return [f"edge_{index}" for index in range(len(self.strata) - 1)]
 
+    def _unmarked(self, df: DataFrame) -> DataFrame:
+        return df if self.protect is None or isinstance(self.protect, str) else df.drop(_GUARDED)
+
     def _marked(self, df: DataFrame) -> DataFrame:
         """Give a predicate that is a Column object a name, so that text can speak of it."""
         if self.protect is None or isinstance(self.protect, str):
             return df
         return df.withColumn(_GUARDED, self.protect)
-
-    def _decision(self, fields: Fields) -> list[str]:
-        """Decide once per row: later steps refer to the columns."""
-        stratum = self._stratum(fields)
-        rate = self._rate(fields, stratum)
-        keep = self._keep(fields, rate)
-        return [f"{stratum} AS {_STRATUM}", f"{rate} AS {_RATE}", f"{keep} AS {_KEEP}"]
 
     def _keep(self, fields: Fields, rate: str) -> str:
         """Compare; where all is kept the first comparison decides and nothing is hashed."""
@@ -149,46 +169,48 @@ class Gate:
         cases = " ".join(f"WHEN {index} THEN {rate}" for index, rate in enumerate(rates[:-1]))
         return f"(CASE {stratum} {cases} ELSE {rates[-1]} END)"
 
-    def _metrics(self, fields: Fields, kept: str, stratum: str) -> list[Column]:
-        """Aggregate what the control path needs: counts, arrival times, quantiles of the score."""
-        metrics = self._counts(kept, stratum) + self._arrivals(fields, kept)
+    def _came(self, fields: Fields, stratum: str) -> list[Column]:
+        """Aggregate over the rows that come in: counts, quantiles of the score."""
+        metrics = self._counts("in", stratum)
         if self.quantiles:
             rated = f"{self._probed(fields)} AND {stratum} < {len(self.strata)}"
             score = f"CASE WHEN {rated} THEN {self._score()} END"
             which = ", ".join(f"{quantile!r}D" for quantile in self.quantiles)
             found = f"percentile_approx({score}, array({which}), {_QUANTILE_ACCURACY})"
-            metrics.append(f"{found} AS quantiles")
-        return [F.expr(metric) for metric in metrics]
+            metrics.append(self._column(f"{found} AS quantiles"))
+        return metrics
 
-    def _counts(self, kept: str, stratum: str) -> list[str]:
+    def _stayed(self, fields: Fields, stratum: str) -> list[Column]:
+        """Aggregate over the rows that are kept: counts, arrival times."""
+        return [*self._counts("kept", stratum), *self._arrivals(fields)]
+
+    def _counts(self, prefix: str, stratum: str) -> list[Column]:
         if len(self.names) == 1:
-            return ["count(1) AS in_0", f"{_count_of(kept)} AS kept_0"]
-        inside = [f"{stratum} = {index}" for index in range(len(self.names))]
-        came = [f"{_count_of(each)} AS in_{i}" for i, each in enumerate(inside)]
-        stayed = [f"{_count_of(f'{each} AND {kept}')} AS kept_{i}" for i, each in enumerate(inside)]
-        return came + stayed
+            return [self._column(f"count(1) AS {prefix}_0")]
+        return [
+            self._column(f"count(CASE WHEN {stratum} = {i} THEN 1 END) AS {prefix}_{i}")
+            for i in range(len(self.names))
+        ]
 
-    def _arrivals(self, fields: Fields, kept: str) -> list[str]:
+    def _arrivals(self, fields: Fields) -> list[Column]:
         if not self.arrived:
             return []
         # A cast by way of a timestamp keeps the microseconds, and takes epoch seconds as they are.
         at_s = f"CAST(CAST({quoted(self.arrived)} AS TIMESTAMP) AS DOUBLE)"
-        stayed = f"CASE WHEN {kept} THEN {at_s} END"
-        metrics = [f"avg({stayed}) AS arrived_mean", f"min({stayed}) AS arrived_min"]
+        metrics = [f"avg({at_s}) AS arrived_mean", f"min({at_s}) AS arrived_min"]
         if self.p99:
-            probed = f"CASE WHEN {kept} AND {self._probed(fields)} THEN {at_s} END"
+            probed = f"CASE WHEN {self._probed(fields)} THEN {at_s} END"
             metrics.append(f"percentile_approx({probed}, 0.01D, 1000) AS arrived_first")
-        return metrics
+        return [self._column(metric) for metric in metrics]
 
     def _probed(self, fields: Fields) -> str:
         """Pick a small share of the rows, independent of what is kept: quantiles need no more."""
         return f"{leftover_sql(self._hash(fields))} < {fields['probe']}"
 
-
-def _count_of(condition: str) -> str:
-    """Count the rows for which a condition is true; leaner than `count_if`."""
-    return f"count(CASE WHEN {condition} THEN 1 END)"
-
-
-def _weight(rate: str) -> str:
-    return f"(1.0D / {rate}) AS {WEIGHT}"
+    def _column(self, text: str) -> Column:
+        """Parse an expression, once: most are the same in every batch."""
+        if len(self._parsed) > _PARSED_MAX:
+            self._parsed.clear()
+        if text not in self._parsed:
+            self._parsed[text] = F.expr(text)
+        return self._parsed[text]

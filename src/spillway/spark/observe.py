@@ -27,9 +27,13 @@ class Timing:
 
 
 def observation(metrics: Metrics, timing: Timing, strata: tuple[str, ...]) -> Observation:
-    """Combine the gate's counters with the batch's timing."""
+    """Combine the gate's counters with the batch's timing; an open gate counted only once."""
     counts = tuple(
-        StratumCount(name=name, rows_in=metrics[f"in_{i}"], rows_kept=metrics[f"kept_{i}"])
+        StratumCount(
+            name=name,
+            rows_in=metrics[f"in_{i}"],
+            rows_kept=metrics.get(f"kept_{i}", metrics[f"in_{i}"]),
+        )
         for i, name in enumerate(strata)
     )
     ended_at_s = timing.started_at_s + timing.duration_s
