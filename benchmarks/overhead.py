@@ -24,8 +24,8 @@ _EVENT = "key bigint, value double, note string"
 def run(stage: Stage) -> list[Figure]:
     """Time whole streams over files that are ready beforehand, on short and on long rows."""
     return [
-        *_compare(stage, "rows of 60 bytes", rows=stage.size(1_600_000, 400_000), padding=10),
-        *_compare(stage, "rows of 1,000 bytes", rows=stage.size(500_000, 100_000), padding=950),
+        *_compare(stage, "rows of 60 bytes", rows=stage.size(4_000_000, 400_000), padding=10),
+        *_compare(stage, "rows of 1,000 bytes", rows=stage.size(1_200_000, 100_000), padding=950),
     ]
 
 

@@ -17,7 +17,7 @@ from benchmarks.stage import Stage, guarded, raise_if_failed, to_noop
 from spillway.spark.control import Planner
 
 ROWS_PER_BATCH = 100
-SKIPPED = 8  # the first batches of a query compile code and start workers
+SKIPPED = 20  # the first batches of a query compile code and start workers
 IN_PLAN = Bound(bound=125, goal=60)
 IN_FOREACH_BATCH = Bound(bound=15)
 
@@ -27,7 +27,7 @@ Start = Callable[[Stage, DataFrame, ExitStack, Parts], StreamingQuery]
 
 def run(stage: Stage) -> list[Figure]:
     """Compare queries with and without a guard, block by block of small batches."""
-    batches = stage.size(20, 12)
+    batches = stage.size(30, 12)
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in _STARTS}
 
     def block(name: str) -> float:
@@ -45,6 +45,7 @@ def run(stage: Stage) -> list[Figure]:
             blocks["plain foreachBatch"],
             IN_FOREACH_BATCH,
         ),
+        *_figures("in foreachBatch, shedding", blocks["shedding"], blocks["plain foreachBatch"]),
         *_figures("in foreachBatch, Semantic", blocks["semantic"], blocks["plain foreachBatch"]),
         *_parts(blocks),
     ]
@@ -162,11 +163,11 @@ def _start_plain_foreach(
     )
 
 
-def _start_foreach(shed: sw.Uniform | sw.Semantic) -> Start:
+def _start_foreach(shed: sw.Uniform | sw.Semantic, rate: float = 1.0) -> Start:
     def start(stage: Stage, stream: DataFrame, cleanup: ExitStack, parts: Parts) -> StreamingQuery:
         checkpoint = stage.new_folder()
         guard = cleanup.enter_context(
-            guarded(stage, checkpoint, control=sw.FixedRate(1.0), shed=shed)
+            guarded(stage, checkpoint, control=sw.FixedRate(rate), shed=shed)
         )
         planning = cleanup.enter_context(_planning_timed(parts.setdefault("plan_for", [])))
         attached, protect = parts.setdefault("attach", []), _timed(guard.protect, protecting := [])
@@ -209,5 +210,6 @@ _STARTS: dict[str, Start] = {
     "plan": _start_plan,
     "plain foreachBatch": _start_plain_foreach,
     "foreachBatch": _start_foreach(sw.Uniform()),
+    "shedding": _start_foreach(sw.Uniform(), rate=0.5),
     "semantic": _start_foreach(sw.Semantic(utility="value")),
 }

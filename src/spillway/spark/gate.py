@@ -23,7 +23,8 @@ from spillway.values import PinnedPlan
 
 UNRATED, PROTECTED = "unrated", "protected"
 KEPT = ":kept"  # ends the name of the metrics over the kept rows
-_PLAN, _STRATUM, _GUARDED = PREFIX + "plan", PREFIX + "stratum", PREFIX + "protected"
+_PLAN, _HASH = PREFIX + "plan", PREFIX + "hash"
+_STRATUM, _GUARDED = PREFIX + "stratum", PREFIX + "protected"
 _QUANTILE_ACCURACY = 2000
 _PARSED_MAX = 200
 
@@ -56,47 +57,59 @@ class Gate:
     def attach_stream(self, df: DataFrame, plan: Column, metric: str) -> DataFrame:
         """Return the kept rows of a stream, by a plan that is a column."""
         fields = {name: f"{_PLAN}.{name}" for name in self.plan_type().fieldNames()}
-        marked, stratum = self._marked(df), self._stratum(fields)
-        if len(self.names) == 1:  # counted before the plan is read: lean rows pass the counter
-            came = marked.observe(metric, *self._came(fields, stratum)).select(
-                "*", plan.alias(_PLAN)
-            )
-        else:
-            planned = marked.select("*", plan.alias(_PLAN))
-            placed = planned.selectExpr("*", f"{stratum} AS {_STRATUM}")
-            stratum = _STRATUM
-            came = placed.observe(metric, *self._came(fields, stratum))
-        rate = self._rate(fields, stratum)
-        output = [*map(quoted, df.columns), WEIGHT]
-        carried = ([stratum] if stratum == _STRATUM else []) + ([_PLAN] if self.p99 else [])
-        kept = came.where(self._keep(fields, rate)).selectExpr(
-            *output[:-1], f"1.0D / {rate} AS {WEIGHT}", *carried
-        )
-        counted = kept.observe(metric + KEPT, *self._stayed(fields, stratum))
-        return counted.selectExpr(*output) if carried else counted
+        fields["hash"] = hash_sql(fields["salt"], self.identity)
+        marked = self._marked(df)
+        if self._told_apart:
+            planned = self._placed(marked.select("*", plan.alias(_PLAN)), fields)
+            came = planned.observe(metric, *self._came(fields))
+        else:  # lean rows pass the counter: the plan is read behind it
+            came = marked.observe(metric, *self._came(fields)).select("*", plan.alias(_PLAN))
+        return self._kept(came, fields, df.columns, metric + KEPT, carried=_PLAN)
 
     def attach_batch(
         self, df: DataFrame, pinned: PinnedPlan, name: str
     ) -> tuple[DataFrame, tuple[Observation, ...]]:
         """Return the kept rows of a batch and what will have counted them.
 
-        The plan is known: its numbers are literals, and an open gate counts once.
+        The plan is known: its numbers stand in the expressions, and an open gate counts once.
         """
-        fields = self._literals(pinned)
-        marked, stratum = self._marked(df), self._stratum(fields)
-        came = Observation(name)
-        if not pinned.plan.sheds:
-            metrics = [*self._came(fields, stratum), *self._arrivals(fields)]
-            kept = marked.observe(came, *metrics).withColumn(WEIGHT, self._column("1.0D"))
-            return self._unmarked(kept), (came,)
-        stayed = Observation(name + KEPT)
-        rate = self._rate(fields, stratum)
-        counted = marked.observe(came, *self._came(fields, stratum))
-        kept = counted.where(self._keep(fields, rate)).withColumn(
-            WEIGHT, self._column(f"1.0D / {rate}")
+        came, stayed = Observation(name), Observation(name + KEPT)
+        fields, sheds = self._numbers(pinned), pinned.plan.sheds
+        placed = self._marked(df)
+        if sheds or self._told_apart or self.p99:
+            hashed = hash_sql(f"array({fields['salt']})", self.identity)
+            placed = self._placed(placed.withColumn(_HASH, F.expr(hashed)), fields)
+        if sheds:
+            counted = placed.observe(came, *self._came(fields))
+            return self._kept(counted, fields, df.columns, stayed, carried=_HASH), (came, stayed)
+        counted = placed.observe(came, *self._came(fields), *self._arrivals(fields))
+        weighted = counted.withColumn(WEIGHT, self._column("1.0D"))
+        return _only(weighted, df.columns) if placed is not df else weighted, (came,)
+
+    def _placed(self, df: DataFrame, fields: Fields) -> DataFrame:
+        """Number every row's stratum, once: later steps refer to the column."""
+        return df.withColumn(_STRATUM, F.expr(self._stratum(fields))) if self._told_apart else df
+
+    def _kept(
+        self,
+        came: DataFrame,
+        fields: Fields,
+        columns: list[str],
+        observation: Observation | str,
+        carried: str,
+    ) -> DataFrame:
+        """Filter, weigh and count. `carried` is what the probe needs behind the filter."""
+        rate = self._rate(fields)
+        needed = ([_STRATUM] if self._told_apart else []) + ([carried] if self.p99 else [])
+        kept = came.where(self._keep(fields, rate)).selectExpr(
+            *map(quoted, columns), f"1.0D / {rate} AS {WEIGHT}", *needed
         )
-        counted = kept.observe(stayed, *self._stayed(fields, stratum))
-        return self._unmarked(counted), (came, stayed)
+        counted = kept.observe(
+            observation,
+            *self._counts("kept"),
+            *self._arrivals(fields),
+        )
+        return _only(counted, columns) if needed else counted
 
     def plan_type(self) -> T.StructType:
         """Return the type of the plan as the gate reads it."""
@@ -114,11 +127,21 @@ class Gate:
             "probe": pinned.probe,
         }
 
-    def _literals(self, pinned: PinnedPlan) -> Fields:
+    def _numbers(self, pinned: PinnedPlan) -> dict[str, str]:
+        """Return the plan's numbers as text that leaves the generated code the same in every batch.
+
+        A number would become a constant of the code, which Spark would compile, and Java warm up,
+        anew in every batch. An array does not, as long as Spark cannot know which element is meant.
+        """
+        either = f"int({_HASH} & 1)"
         values = self.plan_values(pinned)
-        doubles = {name: f"{value!r}D" for name, value in values.items() if name != "salt"}
+        doubles = {
+            name: f"array({value!r}D, {value!r}D)[{either}]"
+            for name, value in values.items()
+            if name != "salt"
+        }
         # The smallest long is no literal of its own: text is.
-        return {"salt": f"CAST('{pinned.salt}' AS BIGINT)", **doubles}
+        return {"salt": f"CAST('{pinned.salt}' AS BIGINT)", "hash": _HASH, **doubles}
 
     def _rate_names(self) -> list[str]:
         rated = len(self.strata) + (1 if self.score else 0)
@@ -127,8 +150,10 @@ class Gate:
     def _edge_names(self) -> list[str]:
         return [f"edge_{index}" for index in range(len(self.strata) - 1)]
 
-    def _unmarked(self, df: DataFrame) -> DataFrame:
-        return df if self.protect is None or isinstance(self.protect, str) else df.drop(_GUARDED)
+    @property
+    def _told_apart(self) -> bool:
+        """Whether there is more than one stratum."""
+        return len(self.names) > 1
 
     def _marked(self, df: DataFrame) -> DataFrame:
         """Give a predicate that is a Column object a name, so that text can speak of it."""
@@ -138,10 +163,7 @@ class Gate:
 
     def _keep(self, fields: Fields, rate: str) -> str:
         """Compare; where all is kept the first comparison decides and nothing is hashed."""
-        return f"({rate} >= 1.0D OR {uniform_sql(self._hash(fields))} < {rate})"
-
-    def _hash(self, fields: Fields) -> str:
-        return hash_sql(fields["salt"], self.identity)
+        return f"({rate} >= 1.0D OR {uniform_sql(fields['hash'])} < {rate})"
 
     def _stratum(self, fields: Fields) -> str:
         """Number the row's stratum: protected first, then unrated, then by the score."""
@@ -161,34 +183,30 @@ class Gate:
     def _score(self) -> str:
         return f"try_cast(({self.score}) AS DOUBLE)"
 
-    def _rate(self, fields: Fields, stratum: str) -> str:
+    def _rate(self, fields: Fields) -> str:
         rates = [fields[name] for name in self._rate_names()]
         rates += ["1.0D"] if self.protect is not None else []
         if len(rates) == 1:
             return rates[0]
         cases = " ".join(f"WHEN {index} THEN {rate}" for index, rate in enumerate(rates[:-1]))
-        return f"(CASE {stratum} {cases} ELSE {rates[-1]} END)"
+        return f"(CASE {_STRATUM} {cases} ELSE {rates[-1]} END)"
 
-    def _came(self, fields: Fields, stratum: str) -> list[Column]:
+    def _came(self, fields: Fields) -> list[Column]:
         """Aggregate over the rows that come in: counts, quantiles of the score."""
-        metrics = self._counts("in", stratum)
+        metrics = self._counts("in")
         if self.quantiles:
-            rated = f"{self._probed(fields)} AND {stratum} < {len(self.strata)}"
+            rated = f"{_STRATUM} < {len(self.strata)} AND {self._probed(fields)}"
             score = f"CASE WHEN {rated} THEN {self._score()} END"
             which = ", ".join(f"{quantile!r}D" for quantile in self.quantiles)
             found = f"percentile_approx({score}, array({which}), {_QUANTILE_ACCURACY})"
-            metrics.append(self._column(f"{found} AS quantiles"))
+            metrics.append(F.expr(f"{found} AS quantiles"))
         return metrics
 
-    def _stayed(self, fields: Fields, stratum: str) -> list[Column]:
-        """Aggregate over the rows that are kept: counts, arrival times."""
-        return [*self._counts("kept", stratum), *self._arrivals(fields)]
-
-    def _counts(self, prefix: str, stratum: str) -> list[Column]:
-        if len(self.names) == 1:
+    def _counts(self, prefix: str) -> list[Column]:
+        if not self._told_apart:
             return [self._column(f"count(1) AS {prefix}_0")]
         return [
-            self._column(f"count(CASE WHEN {stratum} = {i} THEN 1 END) AS {prefix}_{i}")
+            self._column(f"count(CASE WHEN {_STRATUM} = {i} THEN 1 END) AS {prefix}_{i}")
             for i in range(len(self.names))
         ]
 
@@ -205,7 +223,7 @@ class Gate:
 
     def _probed(self, fields: Fields) -> str:
         """Pick a small share of the rows, independent of what is kept: quantiles need no more."""
-        return f"{leftover_sql(self._hash(fields))} < {fields['probe']}"
+        return f"{leftover_sql(fields['hash'])} < {fields['probe']}"
 
     def _column(self, text: str) -> Column:
         """Parse an expression, once: most are the same in every batch."""
@@ -214,3 +232,8 @@ class Gate:
         if text not in self._parsed:
             self._parsed[text] = F.expr(text)
         return self._parsed[text]
+
+
+def _only(df: DataFrame, columns: list[str]) -> DataFrame:
+    """Leave the user's columns and the weight."""
+    return df.selectExpr(*map(quoted, columns), WEIGHT)
