@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 import spillway as sw
 from benchmarks.measure import Bound, Figure, differences, interleaved
-from benchmarks.stage import Stage, guarded, raise_if_failed, to_noop
+from benchmarks.stage import Stage, guarded, to_noop, wait_for_batch
 from spillway.spark.control import Planner
 
 ROWS_PER_BATCH = 100
@@ -112,7 +112,7 @@ def _block(stage: Stage, start: Start, batches: int) -> dict[str, float]:
     with ExitStack() as cleanup:
         query = start(stage, stream, cleanup, parts)
         try:
-            _wait_for_batch(query, SKIPPED + batches)
+            wait_for_batch(query, SKIPPED + batches)
             progress = [p for p in query.recentProgress if p["batchId"] >= SKIPPED]
         finally:
             query.stop()
@@ -126,12 +126,6 @@ def _block(stage: Stage, start: Start, batches: int) -> dict[str, float]:
 def _planned_and_run(duration_ms: dict[str, Any]) -> float:
     """Leave out Spark's own logs: they sync to disk, and the guard has no part in them."""
     return float(duration_ms["queryPlanning"] + duration_ms["addBatch"])
-
-
-def _wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
-    while (query.lastProgress or {"batchId": -1})["batchId"] < batch_id:
-        raise_if_failed(query)
-        time.sleep(0.2)  # rarely: asking costs the driver time that the batches need
 
 
 def _start(stage: Stage, writer: Any, name: str) -> StreamingQuery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,3 +68,10 @@ def raise_if_failed(query: StreamingQuery) -> None:
     error = query.exception()
     if error is not None:
         raise error
+
+
+def wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
+    """Wait until a batch is done."""
+    while (query.lastProgress or {"batchId": -1})["batchId"] < batch_id:
+        raise_if_failed(query)
+        time.sleep(0.2)  # rarely: asking costs the driver time that the batches need

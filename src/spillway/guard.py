@@ -67,7 +67,7 @@ class Guard:
             shedder=shed or Uniform(),
             limits=limits or Limits(),
         )
-        self.metric = ""  # the gate's counts in `observedMetrics`: this name, and with ":kept"
+        self.metric = ""  # under this name the gate's counts stand in `observedMetrics`
         self._run_id = ""
         self._recorder: Recorder | None = None
         self._listener: GateListener | None = None

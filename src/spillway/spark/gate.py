@@ -1,8 +1,7 @@
 """The gate: a filter and a weight that Spark compiles. No row crosses into Python.
 
 A row is kept if uniform(row) < p, where p is the keep rate of its stratum, and carries the
-weight 1 / p. What comes in and what is kept is counted by Spark's own `observe`, before and after
-the filter: two counters of one number cost less than one that hashes the rows once more.
+weight 1 / p. What comes in and what is kept is counted by Spark's own `observe`.
 
 The expressions are SQL text: inside `foreachBatch` the gate is built anew for every batch, and one
 piece of text costs a fraction of the calls that as many `Column` objects cost.
@@ -25,6 +24,7 @@ UNRATED, PROTECTED = "unrated", "protected"
 KEPT = ":kept"  # ends the name of the metrics over the kept rows
 _PLAN, _HASH = PREFIX + "plan", PREFIX + "hash"
 _STRATUM, _GUARDED = PREFIX + "stratum", PREFIX + "protected"
+_KEPT = f"{WEIGHT} IS NOT NULL"
 _QUANTILE_ACCURACY = 2000
 _PARSED_MAX = 200
 
@@ -55,16 +55,23 @@ class Gate:
         return (*self.strata, *unrated, *((PROTECTED,) if self.protect is not None else ()))
 
     def attach_stream(self, df: DataFrame, plan: Column, metric: str) -> DataFrame:
-        """Return the kept rows of a stream, by a plan that is a column."""
+        """Return the kept rows of a stream, by a plan that is a column.
+
+        One counter, because each costs the rows that pass it, and most of the time all pass.
+        """
         fields = {name: f"{_PLAN}.{name}" for name in self.plan_type().fieldNames()}
         fields["hash"] = hash_sql(fields["salt"], self.identity)
-        marked = self._marked(df)
-        if self._told_apart:
-            planned = self._placed(marked.select("*", plan.alias(_PLAN)), fields)
-            came = planned.observe(metric, *self._came(fields))
-        else:  # lean rows pass the counter: the plan is read behind it
-            came = marked.observe(metric, *self._came(fields)).select("*", plan.alias(_PLAN))
-        return self._kept(came, fields, df.columns, metric + KEPT, carried=_PLAN)
+        placed = self._placed(self._marked(df).select("*", plan.alias(_PLAN)), fields)
+        needed = ([_STRATUM] if self._told_apart else []) + ([_PLAN] if self._probes else [])
+        rate = self._rate(fields)
+        decided = placed.selectExpr(
+            *map(quoted, df.columns),
+            f"CASE WHEN {self._keep(fields, rate)} THEN 1.0D / {rate} END AS {WEIGHT}",
+            *needed,
+        )
+        counted = decided.observe(metric, *self._came(fields), *self._stayed(fields, _KEPT))
+        kept = counted.where(_KEPT)
+        return _only(kept, df.columns) if needed else kept
 
     def attach_batch(
         self, df: DataFrame, pinned: PinnedPlan, name: str
@@ -76,12 +83,12 @@ class Gate:
         came, stayed = Observation(name), Observation(name + KEPT)
         fields, sheds = self._numbers(pinned), pinned.plan.sheds
         placed = self._marked(df)
-        if sheds or self._told_apart or self.p99:
+        if sheds or self._told_apart or self._probes:
             hashed = hash_sql(f"array({fields['salt']})", self.identity)
             placed = self._placed(placed.withColumn(_HASH, F.expr(hashed)), fields)
         if sheds:
             counted = placed.observe(came, *self._came(fields))
-            return self._kept(counted, fields, df.columns, stayed, carried=_HASH), (came, stayed)
+            return self._kept(counted, fields, df.columns, stayed), (came, stayed)
         counted = placed.observe(came, *self._came(fields), *self._arrivals(fields))
         weighted = counted.withColumn(WEIGHT, self._column("1.0D"))
         return _only(weighted, df.columns) if placed is not df else weighted, (came,)
@@ -91,24 +98,15 @@ class Gate:
         return df.withColumn(_STRATUM, F.expr(self._stratum(fields))) if self._told_apart else df
 
     def _kept(
-        self,
-        came: DataFrame,
-        fields: Fields,
-        columns: list[str],
-        observation: Observation | str,
-        carried: str,
+        self, came: DataFrame, fields: Fields, columns: list[str], stayed: Observation
     ) -> DataFrame:
-        """Filter, weigh and count. `carried` is what the probe needs behind the filter."""
+        """Filter, weigh and count what is left: cheaper than to count it among all rows."""
         rate = self._rate(fields)
-        needed = ([_STRATUM] if self._told_apart else []) + ([carried] if self.p99 else [])
+        needed = ([_STRATUM] if self._told_apart else []) + ([_HASH] if self.p99 else [])
         kept = came.where(self._keep(fields, rate)).selectExpr(
             *map(quoted, columns), f"1.0D / {rate} AS {WEIGHT}", *needed
         )
-        counted = kept.observe(
-            observation,
-            *self._counts("kept"),
-            *self._arrivals(fields),
-        )
+        counted = kept.observe(stayed, *self._stayed(fields))
         return _only(counted, columns) if needed else counted
 
     def plan_type(self) -> T.StructType:
@@ -149,6 +147,11 @@ class Gate:
 
     def _edge_names(self) -> list[str]:
         return [f"edge_{index}" for index in range(len(self.strata) - 1)]
+
+    @property
+    def _probes(self) -> bool:
+        """Whether quantiles are taken from a share of the rows."""
+        return self.p99 or bool(self.quantiles)
 
     @property
     def _told_apart(self) -> bool:
@@ -196,28 +199,33 @@ class Gate:
         metrics = self._counts("in")
         if self.quantiles:
             rated = f"{_STRATUM} < {len(self.strata)} AND {self._probed(fields)}"
-            score = f"CASE WHEN {rated} THEN {self._score()} END"
+            score = _if(rated, self._score())
             which = ", ".join(f"{quantile!r}D" for quantile in self.quantiles)
             found = f"percentile_approx({score}, array({which}), {_QUANTILE_ACCURACY})"
             metrics.append(F.expr(f"{found} AS quantiles"))
         return metrics
 
-    def _counts(self, prefix: str) -> list[Column]:
+    def _stayed(self, fields: Fields, kept: str = "") -> list[Column]:
+        """Aggregate over the rows that are kept, or for which `kept` is true."""
+        return [*self._counts("kept", kept), *self._arrivals(fields, kept)]
+
+    def _counts(self, prefix: str, condition: str = "") -> list[Column]:
         if not self._told_apart:
-            return [self._column(f"count(1) AS {prefix}_0")]
+            return [self._column(f"count({_if(condition, '1')}) AS {prefix}_0")]
+        also = f" AND {condition}" if condition else ""
         return [
-            self._column(f"count(CASE WHEN {_STRATUM} = {i} THEN 1 END) AS {prefix}_{i}")
+            self._column(f"count({_if(f'{_STRATUM} = {i}{also}', '1')}) AS {prefix}_{i}")
             for i in range(len(self.names))
         ]
 
-    def _arrivals(self, fields: Fields) -> list[Column]:
+    def _arrivals(self, fields: Fields, kept: str = "") -> list[Column]:
         if not self.arrived:
             return []
         # A cast by way of a timestamp keeps the microseconds, and takes epoch seconds as they are.
-        at_s = f"CAST(CAST({quoted(self.arrived)} AS TIMESTAMP) AS DOUBLE)"
+        at_s = _if(kept, f"CAST(CAST({quoted(self.arrived)} AS TIMESTAMP) AS DOUBLE)")
         metrics = [f"avg({at_s}) AS arrived_mean", f"min({at_s}) AS arrived_min"]
         if self.p99:
-            probed = f"CASE WHEN {self._probed(fields)} THEN {at_s} END"
+            probed = _if(self._probed(fields), at_s)
             metrics.append(f"percentile_approx({probed}, 0.01D, 1000) AS arrived_first")
         return [self._column(metric) for metric in metrics]
 
@@ -232,6 +240,11 @@ class Gate:
         if text not in self._parsed:
             self._parsed[text] = F.expr(text)
         return self._parsed[text]
+
+
+def _if(condition: str, value: str) -> str:
+    """Leave a value where a condition is true, NULL elsewhere."""
+    return f"CASE WHEN {condition} THEN {value} END" if condition else value
 
 
 def _only(df: DataFrame, columns: list[str]) -> DataFrame:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
-from spillway.spark.gate import KEPT
 from spillway.spark.observe import observation, progress_offsets, progress_timing
 
 if TYPE_CHECKING:
@@ -106,16 +105,16 @@ class GateListener(ReportListener):
 
     def _record(self, report: Report) -> None:
         observed = report.get("observedMetrics", {})
-        came, stayed = (observed.get(name) for name in (self._metric, self._metric + KEPT))
-        if came is None or stayed is None:
+        metrics = observed.get(self._metric)
+        if metrics is None:
             return
         self.query_id = report["id"]
         guard = self._metric.rpartition("#")[0] + "#"
-        if sum(name.startswith(guard) and not name.endswith(KEPT) for name in observed) > 1:
+        if sum(name.startswith(guard) for name in observed) > 1:
             self._recorder.complain("a guard stands twice in one query: only the last is booked")
         timing = progress_timing(report)
         self._recorder.record(
-            observation({**came, **stayed}, timing, self._strata),
+            observation(metrics, timing, self._strata),
             query_id=report["id"],
             run_id=report["runId"],
             offsets=progress_offsets(report),
