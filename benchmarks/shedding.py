@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 import spillway as sw
 from benchmarks.measure import Bound, Figure, interleaved, ratios, seconds
 from benchmarks.stage import Stage, guarded, to_noop
+from spillway.spark.uniform import hash_sql, uniform_sql
 
 RATE = 0.5
 SEED = 7
@@ -24,6 +25,7 @@ NARROW = Bound(bound=5, at_least=True)
 TEXT = Bound(bound=2, at_least=True)
 
 Source = Callable[[], DataFrame]
+Shed = Callable[[DataFrame], DataFrame]
 
 
 def run(stage: Stage) -> list[Figure]:
@@ -37,25 +39,37 @@ def run(stage: Stage) -> list[Figure]:
         ("narrow numeric rows from parquet", lambda: _read(stage, narrow), None),
         ("rows with 200 characters of text, from parquet", lambda: _read(stage, text), None),
     ]
-    return [figure for source in sources for figure in _compare(stage, *source)]
+    counted = [figure for source in sources for figure in _compare(stage, *source)]
+    return [*counted, *_compare_uncounted(stage, sources[0][1])]
 
 
 def _compare(stage: Stage, what: str, source: Source, bound: Bound | None) -> list[Figure]:
     batches = count()
     with guarded(stage, stage.new_folder(), control=sw.FixedRate(RATE)) as guard:
-        ways = {
+        ways: dict[str, Shed] = {
             "gate": lambda df: guard.protect(df, batch_id=next(batches), identity=["id"]),
             "mapInArrow": lambda df: _counted(df, _by_arrow),
             "pandas UDF": lambda df: _counted(df, _by_pandas),
         }
-        taken = interleaved(
-            {
-                name: (lambda shed=shed: seconds(lambda: to_noop(shed(source()))))
-                for name, shed in ways.items()
-            },
-            repetitions=stage.size(5, 3),
-            tick=stage.tick,
-        )
+        return _figures(stage, what, source, ways, bound)
+
+
+def _compare_uncounted(stage: Stage, source: Source) -> list[Figure]:
+    ways: dict[str, Shed] = {"gate": _by_gate, "mapInArrow": _by_arrow, "pandas UDF": _by_pandas}
+    return _figures(stage, "narrow numeric rows, nothing counted", source, ways, None)
+
+
+def _figures(
+    stage: Stage, what: str, source: Source, ways: dict[str, Shed], bound: Bound | None
+) -> list[Figure]:
+    taken = interleaved(
+        {
+            name: (lambda shed=shed: seconds(lambda: to_noop(shed(source()))))
+            for name, shed in ways.items()
+        },
+        repetitions=stage.size(5, 3),
+        tick=stage.tick,
+    )
     return [
         Figure(
             benchmark="shedding",
@@ -85,6 +99,12 @@ def _uniform(ids: np.ndarray) -> np.ndarray:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+
+
+def _by_gate(df: DataFrame) -> DataFrame:
+    """Decide and weigh with the gate's own expressions."""
+    kept = df.where(f"{uniform_sql(hash_sql(f'{SEED}L', ['id']))} < {RATE}D")
+    return kept.selectExpr("*", f"1.0D / {RATE}D AS _weight")
 
 
 def _by_arrow(df: DataFrame) -> DataFrame:
