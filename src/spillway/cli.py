@@ -1,4 +1,4 @@
-"""The command line: `spillway demo` and `spillway doctor`."""
+"""The command line: `spillway demo`, `spillway study` and `spillway doctor`."""
 
 import json
 import shlex
@@ -87,6 +87,71 @@ def demo(
     from spillway.demo.show import show  # pyspark and matplotlib load here, after the checks
 
     held = show(scenario, out=out, png=png, console=Console())
+    raise typer.Exit(0 if held else 1)
+
+
+@app.command()
+def study(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The paper: las or posg.", show_default=False)
+    ],
+    figures: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FIGURE", help="Only these figures; all if none.", show_default=False
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer runs and points: a first look, in minutes.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of all runs.", min=0)] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the report.", file_okay=False, show_default="spillway-NAME"),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes to use.", min=1, show_default="one per core")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Compute everything again, whatever was computed.")
+    ] = False,
+) -> None:
+    """Run a paper's experiments again and lay our results beside the paper's.
+
+    Every claim of the paper becomes a line: what it states, its number, ours, and whether it
+    holds. Writes report.html (self-contained), claims.json, claims.md and figures/ (SVG, PNG).
+
+    What has been computed is kept in .spillway-study/ of the current folder: a study that was
+    interrupted goes on where it stopped. The same seed gives the same numbers, whatever the number
+    of workers.
+
+    Ends with 0 if every claim holds, with 1 if some do not (it says which), with 2 if an argument
+    makes no sense, with 3 if a computation failed, with 130 if it was interrupted.
+
+    Example: spillway study las --quick
+    """
+    from spillway.studies.run import STUDIES, Order, StudyError
+
+    if name not in STUDIES:
+        known = ", ".join(STUDIES)
+        raise typer.BadParameter(f"the study must be one of {known}, got {name!r}")
+    order = Order(module=STUDIES[name], figures=tuple(figures or ()), seed=seed, quick=quick)
+    try:
+        _ = order.jobs
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+    from spillway.studies.show import show  # matplotlib loads here, after the checks
+
+    console, folder = Console(), out or Path(f"spillway-{name}")
+    try:
+        held = show(order, out=folder, workers=workers, fresh=fresh, console=console)
+    except StudyError as error:
+        console.print(f"The study failed: {error}", style="red", markup=False)
+        raise typer.Exit(3) from error
+    except KeyboardInterrupt as error:
+        console.print("Interrupted. The same command goes on from here.")
+        raise typer.Exit(130) from error
     raise typer.Exit(0 if held else 1)
 
 

@@ -1,0 +1,83 @@
+"""The number that decides about a row: the gate's own, one row at a time or many at once.
+
+uniform(row) = the upper 53 bits of xxhash64(salt, identity columns) / 2^53, in [0, 1). It depends
+on nothing else: not on the partitioning, the task attempt or the position of the row.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+
+SPARE_BITS = 11  # 64 - 53: what is left over after a double's mantissa
+_SEED = 42  # Spark's, for the first column; each column's hash seeds the next
+_MASK = (1 << 64) - 1
+# The constants of XXH64, for an input of one 8-byte word.
+_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = (
+    0x9E3779B185EBCA87,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0x85EBCA77C2B2AE63,
+    0x27D4EB2F165667C5,
+)
+
+
+def uniform(salt: int, *identity: int | str | bytes | float | None) -> float:
+    """Return the number of one row (integers as bigint, floats as double).
+
+    >>> 0.0 <= uniform(7, "taxi", 12) < 1.0
+    True
+    """
+    hashed = _SEED
+    for value in (salt, *identity):
+        if value is not None:
+            hashed = xxhash.xxh64_intdigest(_bytes(value), seed=hashed)
+    return ((hashed & _MASK) >> SPARE_BITS) * 2.0**-53
+
+
+def uniforms(salt: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the numbers of rows whose identity is one bigint, all at once.
+
+    >>> uniforms(7, np.array([12, -3])).tolist() == [uniform(7, 12), uniform(7, -3)]
+    True
+    """
+    salted = xxhash.xxh64_intdigest(_bytes(salt), seed=_SEED)
+    hashed = _xxh64(np.asarray(numbers, dtype=np.int64).view(np.uint64), salted)
+    return (hashed >> np.uint64(SPARE_BITS)).astype(np.float64) * 2.0**-53
+
+
+def salt_of(seed: int, batch_id: int) -> int:
+    """Draw the batch's salt from the guard's seed, as a signed 64-bit number."""
+    digest = xxhash.xxh64_intdigest(struct.pack("<qq", seed, batch_id))
+    return digest - (1 << 64) if digest >> 63 else digest
+
+
+def _xxh64(words: Hashes, seed: int) -> Hashes:
+    """XXH64 of each word; arithmetic of unsigned arrays wraps around, as the hash wants it."""
+    mixed = _rotated(words * np.uint64(_PRIME_2), 31) * np.uint64(_PRIME_1)
+    mixed ^= np.uint64((seed + _PRIME_5 + 8) & _MASK)
+    mixed = _rotated(mixed, 27) * np.uint64(_PRIME_1) + np.uint64(_PRIME_4)
+    mixed ^= mixed >> np.uint64(33)
+    mixed *= np.uint64(_PRIME_2)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(_PRIME_3)
+    return mixed ^ (mixed >> np.uint64(32))
+
+
+def _rotated(words: Hashes, bits: int) -> Hashes:
+    return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
+
+
+def _bytes(value: int | str | bytes | float) -> bytes:
+    if isinstance(value, bool):
+        return struct.pack("<i", value)
+    if isinstance(value, int):
+        return struct.pack("<q", value)
+    if isinstance(value, float):
+        return struct.pack("<d", value + 0.0)  # Spark hashes -0.0 as 0.0
+    return value.encode() if isinstance(value, str) else value

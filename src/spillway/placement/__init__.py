@@ -1,0 +1,1 @@
+"""Which instance of an operator gets a row."""

@@ -1,0 +1,1 @@
+"""The twin of Spark on virtual time: it runs the shipped policies and checks their promises."""

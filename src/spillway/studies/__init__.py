@@ -1,0 +1,1 @@
+"""One module per paper: regenerates its figures, ours beside theirs."""
