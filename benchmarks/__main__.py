@@ -15,7 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from benchmarks import report
 from benchmarks.measure import Figure
 
-NAMES = ("per_batch", "overhead", "shedding", "estimators")
+NAMES = ("per_batch", "overhead", "shedding", "estimators", "sketch", "admission")
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
@@ -40,6 +40,10 @@ def main(
     shedding: the gate against the same decision by mapInArrow and by a pandas UDF.
 
     estimators: weighted sums with intervals against Spark's own.
+
+    sketch: cost sketches: rows per second, growth with keys, merging, error.
+
+    admission: load-aware shedding row by row against the same in Python.
 
     Every figure is a median over interleaved repetitions, compared pair by pair, with quartiles.
     The exit code is 1 if a bound is missed; a missed goal only shows.

@@ -72,10 +72,10 @@ def _rates(stage: Stage) -> list[Figure]:
 
 
 def _rate(act: Callable[[], object], rows: int) -> Callable[[], float]:
-    return lambda: rows / _cpu_seconds(act) / 1e6
+    return lambda: rows / cpu_seconds(act) / 1e6
 
 
-def _cpu_seconds(act: Callable[[], object]) -> float:
+def cpu_seconds(act: Callable[[], object]) -> float:
     """Return how long this thread computes: a neighbour on the core is not the sketch's cost."""
     start = time.thread_time()
     act()
@@ -97,7 +97,7 @@ def _growth(stage: Stage) -> list[Figure]:
     costs_ns = rng.integers(1, 10**6, size=rows)
     drawn = {keys: items_of(rng.integers(0, keys, size=rows)) for keys in DISTINCT}
     ways = {
-        str(keys): (lambda items=items: _cpu_seconds(lambda: sketch.update(items, costs_ns)))
+        str(keys): (lambda items=items: cpu_seconds(lambda: sketch.update(items, costs_ns)))
         for keys, items in drawn.items()
     }
     taken = interleaved(ways, repetitions=stage.size(7, 3), tick=stage.tick)
@@ -133,8 +133,8 @@ def _merging(stage: Stage) -> list[Figure]:
 
     taken = interleaved(
         {
-            "ours": lambda: _cpu_seconds(lambda: _times(200, merge_ours)),
-            "theirs": lambda: _cpu_seconds(lambda: _times(200, merge_theirs)),
+            "ours": lambda: cpu_seconds(lambda: _times(200, merge_ours)),
+            "theirs": lambda: cpu_seconds(lambda: _times(200, merge_theirs)),
         },
         repetitions=stage.size(9, 3),
         tick=stage.tick,

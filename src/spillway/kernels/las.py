@@ -15,7 +15,7 @@ from numba import njit
 from spillway.kernels import heavy
 from spillway.kernels.allocation import density_cut, root_scale
 from spillway.kernels.heavy import estimate_row_heavy
-from spillway.kernels.sketch import update_row
+from spillway.kernels.sketch import estimate_row, update_row
 
 # The states of the shedder (figure 3).
 NOP, SEND, RUN = 0, 1, 2
@@ -110,42 +110,72 @@ def copy_model(source, target):
     target.work_ns[:] = source.work_ns
 
 
-@njit(cache=True, error_model="numpy")
-def clear_model(model):
-    """Forget everything."""
-    model.ranks[:] = 0
-    model.counts[:] = 0
-    model.heavy_work_ns[:] = 0
-    model.frequency[:] = 0
-    model.work_ns[:] = 0
-
-
 @njit(cache=True, error_model="numpy", inline="always")
-def violates(shedder, ring, latency_ns, limit_ns, condition):
-    """CHECK: would a row of this latency break the condition?"""
+def breaks(latency_ns, total_ns, rows, limit_ns, condition):
+    """CHECK: would a row of this latency break the condition? `total_ns` of `rows` before it.
+
+    In debt (the truth was worse than the estimates) a short wait still passes: it pays back.
+    """
     if condition == EACH:
         return latency_ns > limit_ns
-    rows, total = shedder[ADMITTED] + 1.0, shedder[LATENCY_SUM] + latency_ns
-    if condition == WINDOW and rows > ring.size:
-        rows, total = float(ring.size), total - ring[int(shedder[ADMITTED]) % ring.size]
-    # In debt (the truth was worse than the estimates) a short wait still passes: it pays back.
-    return total > limit_ns * rows and latency_ns > _PAYS_BACK * limit_ns
+    return total_ns + latency_ns > limit_ns * (rows + 1.0) and latency_ns > _PAYS_BACK * limit_ns
 
 
 @njit(cache=True, error_model="numpy", inline="always")
 def admit(shedder, ring, cost_ns, now_ns, limit_ns, condition):
     """SHED, the other way round: take the row into account and return True, or refuse it."""
     latency_ns = max(shedder[BUSY_UNTIL] - now_ns, 0.0)
-    if violates(shedder, ring, latency_ns, limit_ns, condition):
+    total_ns, rows = shedder[LATENCY_SUM], shedder[ADMITTED]
+    if condition == WINDOW and rows >= ring.size:
+        total_ns -= ring[int(rows) % ring.size]
+        rows = ring.size - 1.0
+    if breaks(latency_ns, total_ns, rows, limit_ns, condition):
         return False
     if condition == WINDOW:
-        place = int(shedder[ADMITTED]) % ring.size
-        shedder[LATENCY_SUM] -= ring[place]
-        ring[place] = latency_ns
-    shedder[LATENCY_SUM] += latency_ns
+        ring[int(shedder[ADMITTED]) % ring.size] = latency_ns
+    shedder[LATENCY_SUM] = total_ns + latency_ns
     shedder[ADMITTED] += 1.0
     shedder[BUSY_UNTIL] = max(shedder[BUSY_UNTIL], float(now_ns)) + cost_ns
     return True
+
+
+@njit(cache=True, error_model="numpy")
+def admit_rows(
+    shedder,
+    ring,
+    model,
+    multipliers,
+    keys,
+    arrivals_ns,
+    factor,
+    limit_ns,
+    condition,
+    weights,
+):
+    """Admit (1) or refuse (0) many rows in order of arrival; before RUN all pass."""
+    if shedder[STATE] == NOP:
+        weights[:] = 1.0
+        return
+    # Plain arrays: numba counts references to a tuple's arrays at every use.
+    frequency, work_ns, unseen_ns = model.frequency, model.work_ns, shedder[UNSEEN_NS]
+    heavy_keys, counts, heavy_work_ns = model.keys, model.counts, model.heavy_work_ns
+    exact = heavy_keys.shape[0] > 0
+    for t in range(keys.size):
+        if exact:
+            cost_ns = estimate_row_heavy(
+                heavy_keys,
+                counts,
+                heavy_work_ns,
+                frequency,
+                work_ns,
+                multipliers,
+                keys[t],
+                unseen_ns,
+            )
+        else:
+            cost_ns = estimate_row(frequency, work_ns, multipliers, keys[t], unseen_ns)
+        passed = admit(shedder, ring, factor * cost_ns, arrivals_ns[t], limit_ns, condition)
+        weights[t] = 1.0 if passed else 0.0
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -278,34 +308,61 @@ def offer_rows(
 
 @njit(cache=True, error_model="numpy")
 def learn_eagerly(machine, model, multipliers, key, cost_ns, window):
-    """Take one executed row; return whether the model is worth sending now.
+    """Take one executed row; return whether the model is worth sending now."""
+    return learn_row(
+        machine,
+        model.keys,
+        model.ranks,
+        model.counts,
+        model.heavy_work_ns,
+        model.frequency,
+        model.work_ns,
+        multipliers,
+        key,
+        cost_ns,
+        window,
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def learn_row(
+    machine,
+    keys,
+    ranks,
+    counts,
+    heavy_work_ns,
+    frequency,
+    work_ns,
+    multipliers,
+    key,
+    cost_ns,
+    window,
+):
+    """Take one executed row into the arrays of a model; return whether to send them now.
 
     It is after 1, 2, 4, 8 … rows up to the window, then once every window. If the rows of late take
     a quarter more or less than the model says, the operator has changed: all is forgotten.
     """
-    machine[FORESEEN_NS] += int(estimate(model, multipliers, key, float(cost_ns)))
+    machine[FORESEEN_NS] += int(
+        estimate_row_heavy(
+            keys, counts, heavy_work_ns, frequency, work_ns, multipliers, key, float(cost_ns)
+        )
+    )
     machine[TAKEN_NS] += cost_ns
     machine[CHECKED] += 1
     if machine[CHECKED] >= _CHECK_ROWS:
         off_ns = abs(machine[FORESEEN_NS] - machine[TAKEN_NS])
         if off_ns > _CHANGE * machine[TAKEN_NS] and machine[EXECUTED] >= 2 * _CHECK_ROWS:
-            clear_model(model)
+            ranks[:], counts[:], heavy_work_ns[:] = 0, 0, 0
+            frequency[:], work_ns[:] = 0, 0
             machine[EXECUTED], machine[NEXT_PUBLISHED] = 0, 0
         machine[CHECKED], machine[FORESEEN_NS], machine[TAKEN_NS] = 0, 0, 0
-    if model.keys.shape[0] > 0:
+    if keys.shape[0] > 0:
         heavy.update_row(
-            model.keys,
-            model.ranks,
-            model.counts,
-            model.heavy_work_ns,
-            model.frequency,
-            model.work_ns,
-            multipliers,
-            key,
-            cost_ns,
+            keys, ranks, counts, heavy_work_ns, frequency, work_ns, multipliers, key, cost_ns
         )
     else:
-        update_row(model.frequency, model.work_ns, multipliers, key, cost_ns)
+        update_row(frequency, work_ns, multipliers, key, cost_ns)
     machine[EXECUTED] += 1
     due = machine[NEXT_PUBLISHED] if machine[NEXT_PUBLISHED] > 0 else _FIRST_PUBLISHED
     if machine[EXECUTED] < due:

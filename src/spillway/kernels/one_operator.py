@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from spillway.kernels import las
+from spillway.kernels.heavy import estimate_row_heavy
 from spillway.kernels.las import (
     ADMITTED,
     BUSY_FIX,
@@ -20,6 +21,7 @@ from spillway.kernels.las import (
     UNSEEN_NS,
 )
 from spillway.kernels.operator import MACHINE_SIZE, executed
+from spillway.kernels.sketch import estimate_row
 
 # Who decides.
 BASE_LINE, STRAW_MAN, FULL_KNOWLEDGE, PAPER, DEFAULT = range(5)
@@ -52,6 +54,11 @@ def run(
     window, tolerance, factor, sync_rows = learning
     drop_share, stream_mean_ns, delay_ns, prelude = more
     own, sent, used = models  # at the operator, on the way, at the shedder
+    # Plain arrays: numba counts references to a tuple's arrays at every use.
+    frequency, work_ns = used.frequency, used.work_ns
+    heavy_keys, counts, heavy_work_ns = used.keys, used.counts, used.heavy_work_ns
+    own_keys, own_ranks, own_counts, own_heavy_ns, own_frequency, own_work_ns = own
+    sent_frequency, sent_work_ns = sent.frequency, sent.work_ns
     rows = keys.size
     paper, learns = policy == PAPER, policy == DEFAULT
     machine = np.zeros(MACHINE_SIZE, dtype=np.int64)
@@ -77,20 +84,30 @@ def run(
             if paper:
                 published = executed(
                     machine,
-                    own.frequency,
-                    own.work_ns,
+                    own_frequency,
+                    own_work_ns,
                     means,
                     multipliers,
                     keys[row],
                     costs_ns[row],
                     window,
                     tolerance,
-                    sent.frequency,
-                    sent.work_ns,
+                    sent_frequency,
+                    sent_work_ns,
                 )
             elif learns:
-                published = las.learn_eagerly(
-                    eager, own, multipliers, keys[row], costs_ns[row], window
+                published = las.learn_row(
+                    eager,
+                    own_keys,
+                    own_ranks,
+                    own_counts,
+                    own_heavy_ns,
+                    own_frequency,
+                    own_work_ns,
+                    multipliers,
+                    keys[row],
+                    costs_ns[row],
+                    window,
                 )
                 if published:
                     las.copy_model(own, sent)
@@ -123,8 +140,21 @@ def run(
             if not (paper or learns):
                 shedder[BUSY_UNTIL] = busy_ns
         cost = float(costs_ns[t]) if policy == FULL_KNOWLEDGE else stream_mean_ns
-        if paper or learns:
-            cost = factor * las.estimate(used, multipliers, keys[t], shedder[UNSEEN_NS])
+        if paper:
+            cost = factor * estimate_row(
+                frequency, work_ns, multipliers, keys[t], shedder[UNSEEN_NS]
+            )
+        elif learns:
+            cost = estimate_row_heavy(
+                heavy_keys,
+                counts,
+                heavy_work_ns,
+                frequency,
+                work_ns,
+                multipliers,
+                keys[t],
+                shedder[UNSEEN_NS],
+            )
         if t < prelude or shedder[STATE] == NOP:
             if shedder[STATE] != NOP:
                 shedder[BUSY_UNTIL] = max(shedder[BUSY_UNTIL], float(now)) + cost

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from spillway.kernels import las, operator
+from spillway.kernels import heavy, las, operator
 from spillway.kernels.heavy import estimate_row_heavy
 from spillway.kernels.sketch import estimate_row
 
@@ -21,7 +21,12 @@ PAPER, DEFAULT = 0, 1
 ROUND_ROBIN, SEND_ALL, WAIT_ALL, RUN = 0, 1, 2, 3
 STATE, EPOCH, TURN, ASKED, REPLIED, SINCE_SYNC = range(6)
 SCHEDULER_SIZE = 6
-_UNEQUAL = 1.25  # instances differ in speed if their mean costs are so far apart
+# The memory of an instance that learns by the DEFAULT rules: an int64 array.
+EXECUTED, NEXT_PUBLISHED = range(2)
+_FIRST_PUBLISHED = 8  # rows after which it first says what it learnt; then twice as many
+# Instances differ in speed if mean costs of so many rows are so far apart. (Means of few rows differ
+# by chance, and who looks for the cheapest instance then finds the one that is most in error.)
+_UNEQUAL_ROWS, _UNEQUAL = 256, 1.25
 
 
 class Rules(NamedTuple):
@@ -51,7 +56,7 @@ class Scheduler(NamedTuple):
     machine: np.ndarray
     totals_ns: np.ndarray
     means_ns: np.ndarray
-    known: np.ndarray
+    rows_learnt: np.ndarray
     asked: np.ndarray
     replied: np.ndarray
     deltas_ns: np.ndarray
@@ -83,17 +88,28 @@ def new_scheduler(multipliers: np.ndarray, models: Models) -> Scheduler:
     k = models.frequency.shape[0]
     machine = np.zeros(SCHEDULER_SIZE, dtype=np.int64)
     totals, means, deltas, costs = (np.zeros(k) for _ in range(4))
-    known, asked, replied = (np.zeros(k, dtype=np.bool_) for _ in range(3))
+    rows_learnt = np.zeros(k, dtype=np.int64)
+    asked, replied = (np.zeros(k, dtype=np.bool_) for _ in range(2))
     unequal = np.zeros(1, dtype=np.bool_)
     return Scheduler(
-        machine, totals, means, known, asked, replied, deltas, costs, unequal, multipliers, models
+        machine,
+        totals,
+        means,
+        rows_learnt,
+        asked,
+        replied,
+        deltas,
+        costs,
+        unequal,
+        multipliers,
+        models,
     )
 
 
 def new_instances(multipliers: np.ndarray, models: Models) -> Instances:
     """Return instances that have executed nothing yet."""
     k, rows, columns = models.frequency.shape
-    machines = np.zeros((k, max(operator.MACHINE_SIZE, las.EAGER_SIZE)), dtype=np.int64)
+    machines = np.zeros((k, operator.MACHINE_SIZE), dtype=np.int64)
     snapshots, worked = np.zeros((k, rows, columns)), np.zeros(k, dtype=np.int64)
     return Instances(machines, snapshots, worked, multipliers, models)
 
@@ -273,19 +289,27 @@ def receive_sketch(scheduler, rules, instance, model):
     """
     las.copy_model(model, model_of(scheduler.models, instance))
     scheduler.means_ns[instance] = las.mean_ns(model)
-    scheduler.known[instance] = True
+    scheduler.rows_learnt[instance] = max(rows_of(model), 1)
+    least_rows = scheduler.rows_learnt.min()
     if rules.mode == DEFAULT:
         if scheduler.machine[STATE] == ROUND_ROBIN:
             _stand_in(scheduler, instance, model)
-        scheduler.unequal[0] = scheduler.means_ns.max() > _UNEQUAL * scheduler.means_ns.min()
-    if rules.mode == DEFAULT or scheduler.machine[STATE] != ROUND_ROBIN or scheduler.known.all():
+        if least_rows >= min(_UNEQUAL_ROWS, rules.window):
+            scheduler.unequal[0] = scheduler.means_ns.max() > _UNEQUAL * scheduler.means_ns.min()
+    if rules.mode == DEFAULT or scheduler.machine[STATE] != ROUND_ROBIN or least_rows > 0:
         start_epoch(scheduler)
+
+
+@njit(cache=True)
+def rows_of(model):
+    """Return how many rows a model was made of."""
+    return model.counts.sum() + model.frequency[0].sum()
 
 
 @njit(cache=True)
 def _stand_in(scheduler, instance, model):
     scheduler.means_ns[:] = scheduler.means_ns[instance]
-    for other in range(scheduler.known.size):
+    for other in range(scheduler.rows_learnt.size):
         if other != instance:
             las.copy_model(model, model_of(scheduler.models, other))
 
@@ -334,13 +358,35 @@ def execute(instances, rules, instance, key, cost_ns, sent):
             sent.frequency,
             sent.work_ns,
         )
-    model = model_of(models, instance)
-    if not las.learn_eagerly(machine, model, instances.multipliers, key, cost_ns, rules.window):
+    heavy.update_row(
+        models.keys[instance],
+        models.ranks[instance],
+        models.counts[instance],
+        models.heavy_work_ns[instance],
+        models.frequency[instance],
+        models.work_ns[instance],
+        instances.multipliers,
+        key,
+        cost_ns,
+    )
+    if not _is_due(machine, rules.window):
         return False
+    model = model_of(models, instance)
     las.copy_model(model, sent)
-    if machine[las.EXECUTED] >= rules.window:
+    if machine[EXECUTED] >= rules.window:
         halve(model.counts, model.heavy_work_ns)
         halve(model.frequency, model.work_ns)
+    return True
+
+
+@njit(cache=True)
+def _is_due(machine, window):
+    """Count a row; say whether to publish: after 8, 16, 32 … rows, from the window on every window."""
+    machine[EXECUTED] += 1
+    due = machine[NEXT_PUBLISHED] if machine[NEXT_PUBLISHED] > 0 else _FIRST_PUBLISHED
+    if machine[EXECUTED] < due:
+        return False
+    machine[NEXT_PUBLISHED] = due + min(due, window)
     return True
 
 

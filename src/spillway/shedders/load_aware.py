@@ -132,8 +132,22 @@ class LoadShedder:
         """
         if self.config.aim == Aim.UNBIASED and uniforms is None:
             raise ValueError("uniforms must be given for the aim UNBIASED, got None")
-        ones = np.ones(keys.size)
         weights = np.empty(keys.size)
+        if self.config.aim == Aim.FAITHFUL:
+            las.admit_rows(
+                self._memory,
+                self._ring,
+                self._model,
+                self._multipliers,
+                keys,
+                arrivals_ns,
+                self.config.factor,
+                self.config.aimed_ns,
+                int(self.config.condition),
+                weights,
+            )
+            return weights
+        ones = np.ones(keys.size)
         las.offer_rows(
             int(self.config.aim),
             self._recent,
