@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from spillway.kernels import posg
+from spillway.kernels import posg, posg_instance
 
 # Who decides.
 TURN, PROACTIVE, EXACT, LEAST = range(4)
@@ -44,7 +44,7 @@ def run(setup, rows, speeds, queues, requests, outcome, counters):
             if done_ns[done] < arrivals_ns[done] + taken_ns[done]:
                 raise AssertionError("a row was done before its work could be")
             if policy == PROACTIVE:
-                published = posg.execute(
+                published = posg_instance.execute(
                     instances, rules, instance, keys[done], taken_ns[done], sent
                 )
                 if epochs[done] > 0:
@@ -131,7 +131,7 @@ def _next_done(until_ns, first, first_done_ns, following, done_ns):
 def _reply(scheduler, instances, rules, instance, done_ns, request, counters):
     """Let the instance answer the request that came with the row it has just done."""
     epoch, estimate_ns = request
-    delta_ns = posg.answer(instances, rules, instance, done_ns, estimate_ns)
+    delta_ns = posg_instance.answer(instances, rules, instance, done_ns, estimate_ns)
     counted = posg.receive_reply(scheduler, rules, instance, epoch, delta_ns)
     counters[REPLIES] += 1
     counters[STALE_REPLIES] += 0 if counted else 1

@@ -35,7 +35,8 @@ _ROOM = 0.9  # an aim other than `faithful` lets the queue take about so much of
 _FILL = 0.95  # and plans with so much of the operator's time
 _ADAPT_ROWS = 128
 _KEEP_MIN = 0.001
-_CHECK_ROWS, _CHANGE = 128, 0.25  # costs have changed if so many rows take so much more or less
+_CHECK_EVERY, _CHECK_ROWS, _CHANGE = 4, 32, 0.25  # looks at every 4th row, and at 32 of them
+_SETTLED_ROWS = 256  # a model of fewer rows is not yet held against anything
 
 
 class Model(NamedTuple):
@@ -122,20 +123,35 @@ def breaks(latency_ns, total_ns, rows, limit_ns, condition):
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def admit(shedder, ring, cost_ns, now_ns, limit_ns, condition):
-    """SHED, the other way round: take the row into account and return True, or refuse it."""
+def refuses(shedder, ring, now_ns, limit_ns, condition):
+    """Whether a row that arrives now would break the condition, whatever it costs itself."""
     latency_ns = max(shedder[BUSY_UNTIL] - now_ns, 0.0)
     total_ns, rows = shedder[LATENCY_SUM], shedder[ADMITTED]
     if condition == WINDOW and rows >= ring.size:
         total_ns -= ring[int(rows) % ring.size]
         rows = ring.size - 1.0
-    if breaks(latency_ns, total_ns, rows, limit_ns, condition):
-        return False
+    return breaks(latency_ns, total_ns, rows, limit_ns, condition)
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def take(shedder, ring, cost_ns, now_ns, condition):
+    """Take an admitted row into account."""
+    latency_ns = max(shedder[BUSY_UNTIL] - now_ns, 0.0)
     if condition == WINDOW:
-        ring[int(shedder[ADMITTED]) % ring.size] = latency_ns
-    shedder[LATENCY_SUM] = total_ns + latency_ns
+        place = int(shedder[ADMITTED]) % ring.size
+        shedder[LATENCY_SUM] -= ring[place]
+        ring[place] = latency_ns
+    shedder[LATENCY_SUM] += latency_ns
     shedder[ADMITTED] += 1.0
     shedder[BUSY_UNTIL] = max(shedder[BUSY_UNTIL], float(now_ns)) + cost_ns
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def admit(shedder, ring, cost_ns, now_ns, limit_ns, condition):
+    """SHED, the other way round: take the row into account and return True, or refuse it."""
+    if refuses(shedder, ring, now_ns, limit_ns, condition):
+        return False
+    take(shedder, ring, cost_ns, now_ns, condition)
     return True
 
 
@@ -161,6 +177,9 @@ def admit_rows(
     heavy_keys, counts, heavy_work_ns = model.keys, model.counts, model.heavy_work_ns
     exact = heavy_keys.shape[0] > 0
     for t in range(keys.size):
+        if refuses(shedder, ring, arrivals_ns[t], limit_ns, condition):
+            weights[t] = 0.0
+            continue
         if exact:
             cost_ns = estimate_row_heavy(
                 heavy_keys,
@@ -174,8 +193,8 @@ def admit_rows(
             )
         else:
             cost_ns = estimate_row(frequency, work_ns, multipliers, keys[t], unseen_ns)
-        passed = admit(shedder, ring, factor * cost_ns, arrivals_ns[t], limit_ns, condition)
-        weights[t] = 1.0 if passed else 0.0
+        take(shedder, ring, factor * cost_ns, arrivals_ns[t], condition)
+        weights[t] = 1.0
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -343,16 +362,16 @@ def learn_row(
     It is after 1, 2, 4, 8 … rows up to the window, then once every window. If the rows of late take
     a quarter more or less than the model says, the operator has changed: all is forgotten.
     """
-    machine[FORESEEN_NS] += int(
-        estimate_row_heavy(
+    if machine[EXECUTED] % _CHECK_EVERY == 0:
+        foreseen_ns = estimate_row_heavy(
             keys, counts, heavy_work_ns, frequency, work_ns, multipliers, key, float(cost_ns)
         )
-    )
-    machine[TAKEN_NS] += cost_ns
-    machine[CHECKED] += 1
+        machine[FORESEEN_NS] += int(foreseen_ns)
+        machine[TAKEN_NS] += cost_ns
+        machine[CHECKED] += 1
     if machine[CHECKED] >= _CHECK_ROWS:
         off_ns = abs(machine[FORESEEN_NS] - machine[TAKEN_NS])
-        if off_ns > _CHANGE * machine[TAKEN_NS] and machine[EXECUTED] >= 2 * _CHECK_ROWS:
+        if off_ns > _CHANGE * machine[TAKEN_NS] and machine[EXECUTED] >= _SETTLED_ROWS:
             ranks[:], counts[:], heavy_work_ns[:] = 0, 0, 0
             frequency[:], work_ns[:] = 0, 0
             machine[EXECUTED], machine[NEXT_PUBLISHED] = 0, 0

@@ -139,6 +139,15 @@ def run(
             shedder[LATENCY_SUM], shedder[LATENCY_FIX], shedder[ADMITTED] = 0.0, 0.0, 0.0
             if not (paper or learns):
                 shedder[BUSY_UNTIL] = busy_ns
+        if (
+            aim == las.FAITHFUL
+            and policy != BASE_LINE
+            and t >= prelude
+            and shedder[STATE] != NOP
+            and las.refuses(shedder, ring, now, limit_ns, condition)
+        ):  # known without knowing what the row costs
+            weights[t] = 0.0
+            continue
         cost = float(costs_ns[t]) if policy == FULL_KNOWLEDGE else stream_mean_ns
         if paper:
             cost = factor * estimate_row(

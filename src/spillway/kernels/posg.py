@@ -1,7 +1,7 @@
-"""Proactive placement, row by row: what the scheduler decides and its instances answer (POSG).
+"""Proactive placement, row by row: what the scheduler of POSG decides.
 
 Costs and times in ns. `totals_ns` is the paper's Ĉ. By the PAPER's rules it is the work given to
-every instance; by the DEFAULT ones it is the moment at which the instance will be free, which is
+every instance. Where `clamp` is set it is the moment at which the instance will be free, which is
 never in the past: an idle instance has no use for the work it once did.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from spillway.kernels import heavy, las, operator
+from spillway.kernels import las
 from spillway.kernels.heavy import estimate_row_heavy
 from spillway.kernels.sketch import estimate_row
 
@@ -21,11 +21,8 @@ PAPER, DEFAULT = 0, 1
 ROUND_ROBIN, SEND_ALL, WAIT_ALL, RUN = 0, 1, 2, 3
 STATE, EPOCH, TURN, ASKED, REPLIED, SINCE_SYNC = range(6)
 SCHEDULER_SIZE = 6
-# The memory of an instance that learns by the DEFAULT rules: an int64 array.
-EXECUTED, NEXT_PUBLISHED = range(2)
-_FIRST_PUBLISHED = 8  # rows after which it first says what it learnt; then twice as many
-# Instances differ in speed if mean costs of so many rows are so far apart. (Means of few rows differ
-# by chance, and who looks for the cheapest instance then finds the one that is most in error.)
+# Instances differ in speed if mean costs of so many rows are so far apart. Means of few rows differ
+# by chance, and a search for the cheapest instance would find the one that is most in error.
 _UNEQUAL_ROWS, _UNEQUAL = 256, 1.25
 
 
@@ -66,16 +63,6 @@ class Scheduler(NamedTuple):
     models: Models
 
 
-class Instances(NamedTuple):
-    """What the instances remember: their machines, snapshots, work done so far and models."""
-
-    machines: np.ndarray
-    snapshots_ns: np.ndarray
-    worked_ns: np.ndarray
-    multipliers: np.ndarray
-    models: Models
-
-
 def new_models(instances: int, rows: int, columns: int, buckets: int, places: int = 4) -> Models:
     """Return empty models."""
     tables = [np.zeros((instances, buckets, places), dtype=np.int64) for _ in range(4)]
@@ -106,14 +93,6 @@ def new_scheduler(multipliers: np.ndarray, models: Models) -> Scheduler:
     )
 
 
-def new_instances(multipliers: np.ndarray, models: Models) -> Instances:
-    """Return instances that have executed nothing yet."""
-    k, rows, columns = models.frequency.shape
-    machines = np.zeros((k, operator.MACHINE_SIZE), dtype=np.int64)
-    snapshots, worked = np.zeros((k, rows, columns)), np.zeros(k, dtype=np.int64)
-    return Instances(machines, snapshots, worked, multipliers, models)
-
-
 @njit(cache=True)
 def model_of(models: Models, instance: int) -> las.Model:
     """Return one instance's model; it shares its arrays with the others'."""
@@ -125,9 +104,6 @@ def model_of(models: Models, instance: int) -> las.Model:
         models.frequency[instance],
         models.work_ns[instance],
     )
-
-
-# ---- the scheduler ----
 
 
 @njit(cache=True)
@@ -334,76 +310,3 @@ def receive_reply(scheduler, rules, instance, epoch, delta_ns):
     if complete:
         machine[STATE] = RUN
     return True
-
-
-# ---- the instances ----
-
-
-@njit(cache=True)
-def execute(instances, rules, instance, key, cost_ns, sent):
-    """Take one executed row; return whether the instance's model was published into `sent`."""
-    instances.worked_ns[instance] += cost_ns
-    machine, models = instances.machines[instance], instances.models
-    if rules.mode == PAPER:
-        return operator.executed(
-            machine,
-            models.frequency[instance],
-            models.work_ns[instance],
-            instances.snapshots_ns[instance],
-            instances.multipliers,
-            key,
-            cost_ns,
-            rules.window,
-            rules.tolerance,
-            sent.frequency,
-            sent.work_ns,
-        )
-    heavy.update_row(
-        models.keys[instance],
-        models.ranks[instance],
-        models.counts[instance],
-        models.heavy_work_ns[instance],
-        models.frequency[instance],
-        models.work_ns[instance],
-        instances.multipliers,
-        key,
-        cost_ns,
-    )
-    if not _is_due(machine, rules.window):
-        return False
-    model = model_of(models, instance)
-    las.copy_model(model, sent)
-    if machine[EXECUTED] >= rules.window:
-        halve(model.counts, model.heavy_work_ns)
-        halve(model.frequency, model.work_ns)
-    return True
-
-
-@njit(cache=True)
-def _is_due(machine, window):
-    """Count a row; say whether to publish: after 8, 16, 32 … rows, from the window on every window."""
-    machine[EXECUTED] += 1
-    due = machine[NEXT_PUBLISHED] if machine[NEXT_PUBLISHED] > 0 else _FIRST_PUBLISHED
-    if machine[EXECUTED] < due:
-        return False
-    machine[NEXT_PUBLISHED] = due + min(due, window)
-    return True
-
-
-@njit(cache=True)
-def halve(counts, work_ns):
-    """Let what was learnt fade: half the rows, at the same mean cost."""
-    for i in range(counts.shape[0]):
-        for j in range(counts.shape[1]):
-            if counts[i, j] > 1:
-                left = (counts[i, j] + 1) // 2
-                work_ns[i, j] = work_ns[i, j] // counts[i, j] * left
-                counts[i, j] = left
-
-
-@njit(cache=True)
-def answer(instances, rules, instance, done_ns, estimate_ns):
-    """Return Δ: how far the scheduler's Ĉ, as its request said, is from the truth."""
-    if rules.clamp:
-        return done_ns - estimate_ns
-    return instances.worked_ns[instance] - estimate_ns

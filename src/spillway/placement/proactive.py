@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from spillway.kernels import las, posg
+from spillway.kernels import las, posg, posg_instance
 from spillway.placement.round_robin import check_instances
 
 if TYPE_CHECKING:
@@ -217,20 +217,22 @@ class InstanceState:
         """Start with nothing executed."""
         self.config = config
         self.instance = instance
-        self.arrays: posg.Instances = posg.new_instances(
+        self.arrays: posg_instance.Instances = posg_instance.new_instances(
             config.shape.multipliers, config.new_models(1)
         )
 
     def executed(self, key: int, cost_ns: int) -> Published | None:
         """Learn from an executed row; return what is to be published, if it is time."""
         sent: las.Model = posg.model_of.py_func(self.config.new_models(1), 0)
-        if not posg.execute(self.arrays, self.config.rules, 0, key, cost_ns, sent):
+        if not posg_instance.execute(self.arrays, self.config.rules, 0, key, cost_ns, sent):
             return None
         return Published(instance=self.instance, model=sent)
 
     def reply(self, request: Request, done_ns: int) -> Reply:
         """Answer the request of the row that was executed last, done at `done_ns`."""
-        delta_ns = posg.answer(self.arrays, self.config.rules, 0, done_ns, request.estimate_ns)
+        delta_ns = posg_instance.answer(
+            self.arrays, self.config.rules, 0, done_ns, request.estimate_ns
+        )
         return Reply(instance=self.instance, epoch=request.epoch, delta_ns=float(delta_ns))
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spillway.cost.sketch import SketchShape
 from spillway.kernels import instances as kernel
-from spillway.kernels import las, posg
+from spillway.kernels import las, posg, posg_instance
 from spillway.placement.full_knowledge import FullKnowledge
 from spillway.placement.least_loaded import LeastLoaded
 from spillway.placement.proactive import Proactive
@@ -182,7 +182,7 @@ class _Setup(NamedTuple):
     policy: int
     rules: posg.Rules
     scheduler: posg.Scheduler
-    instances: posg.Instances
+    instances: posg_instance.Instances
     sent: las.Model
     delay_ns: int
     report_every_ns: int
@@ -201,7 +201,7 @@ def _setup(placement: Placement, delay_ns: int) -> _Setup:
         delay_ns += placement.stale_ns
     multipliers, k = config.shape.multipliers, config.instances
     scheduler = posg.new_scheduler(multipliers, config.new_models(k))
-    instances = posg.new_instances(multipliers, config.new_models(k))
+    instances = posg_instance.new_instances(multipliers, config.new_models(k))
     sent = posg.model_of.py_func(config.new_models(1), 0)
     return _Setup(policy, rules, scheduler, instances, sent, delay_ns, every_ns)
 

@@ -293,5 +293,5 @@ STUDY = Study(
     name="posg",
     title="Proactive Online Shuffle Grouping (Rivetti et al., 2015)",
     figures=_FIGURES,
-    version=1,
+    version=2,
 )
