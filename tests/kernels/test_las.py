@@ -74,7 +74,7 @@ def learn(rows: list[tuple[int, int]], window: int = 64) -> tuple[las.Model, lis
     sent = [
         t + 1
         for t, (key, cost) in enumerate(rows)
-        if las.learn_eagerly(machine, model, multipliers, key, cost, window)
+        if las.learn_row(machine, *model, multipliers, key, cost, window)
     ]
     return model, sent
 

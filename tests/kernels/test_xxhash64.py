@@ -34,7 +34,7 @@ def test_every_length_around_the_stripes_hashes_as_it_should() -> None:
 @given(numbers=st.lists(st.integers(0, 2**64 - 1), max_size=20))
 def test_numbers_hash_as_8_or_4_bytes(numbers: list[int]) -> None:
     hashes = np.empty(len(numbers), dtype=np.uint64)
-    kernel.hash_longs(np.array(numbers, dtype=np.uint64), hashes)
+    kernel.hash_longs(np.array(numbers, dtype=np.uint64), hashes, np.uint64(kernel.SEED))
     assert hashes.tolist() == [expected(struct.pack("<Q", number)) for number in numbers]
     halves = [number % 2**32 for number in numbers]
     kernel.hash_ints(np.array(halves, dtype=np.uint32), hashes)

@@ -17,7 +17,7 @@ def model(costs_ms: dict[int, float]) -> las.Model:
     known = las.new_model(4, 54, buckets=64)
     machine = np.zeros(las.EAGER_SIZE, dtype=np.int64)
     for key, cost_ms in costs_ms.items():
-        las.learn_eagerly(machine, known, MULTIPLIERS, key, int(cost_ms * MS), 1024)
+        las.learn_row(machine, *known, MULTIPLIERS, key, int(cost_ms * MS), 1024)
     return known
 
 

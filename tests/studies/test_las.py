@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from spillway.studies.las import PRELUDE, STUDY, Setting, Sweep
-from spillway.studies.las_claims import aim_claims, cold_claims, provisioning_claims, series_claims
+from spillway.studies.las_beyond import aim_claims, cold_claims
+from spillway.studies.las_claims import provisioning_claims
 from spillway.studies.las_series import PHASE_ROWS, PHASES, TIME_SERIES, phases
+from spillway.studies.las_series_claims import series_claims
 from spillway.studies.study import Point
 
 

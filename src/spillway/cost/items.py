@@ -69,7 +69,7 @@ def _hashes(array: pa.Array) -> NDArray[np.uint64]:
 
     found = np.full(len(array), kernel.SEED, dtype=np.uint64)
     if kind.is_int64(array.type) or kind.is_float64(array.type):
-        kernel.hash_longs(_words(array, np.uint64), found)
+        kernel.hash_longs(_words(array, np.uint64), found, np.uint64(kernel.SEED))
     elif kind.is_signed_integer(array.type) or kind.is_boolean(array.type):
         kernel.hash_ints(_words(_as_int32(array), np.uint32), found)
     elif kind.is_float32(array.type):

@@ -326,24 +326,6 @@ def offer_rows(
 
 
 @njit(cache=True, error_model="numpy")
-def learn_eagerly(machine, model, multipliers, key, cost_ns, window):
-    """Take one executed row; return whether the model is worth sending now."""
-    return learn_row(
-        machine,
-        model.keys,
-        model.ranks,
-        model.counts,
-        model.heavy_work_ns,
-        model.frequency,
-        model.work_ns,
-        multipliers,
-        key,
-        cost_ns,
-        window,
-    )
-
-
-@njit(cache=True, error_model="numpy")
 def learn_row(
     machine,
     keys,

@@ -12,19 +12,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-Hashes = NDArray[np.uint64]
-
 SPARE_BITS = 11  # 64 - 53: what is left over after a double's mantissa
 _SEED = 42  # Spark's, for the first column; each column's hash seeds the next
 _MASK = (1 << 64) - 1
-# The constants of XXH64, for an input of one 8-byte word.
-_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = (
-    0x9E3779B185EBCA87,
-    0xC2B2AE3D27D4EB4F,
-    0x165667B19E3779F9,
-    0x85EBCA77C2B2AE63,
-    0x27D4EB2F165667C5,
-)
 
 
 def uniform(salt: int, *identity: int | str | bytes | float | None) -> float:
@@ -46,8 +36,12 @@ def uniforms(salt: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
     >>> uniforms(7, np.array([12, -3])).tolist() == [uniform(7, 12), uniform(7, -3)]
     True
     """
+    from spillway.kernels.xxhash64 import hash_longs  # the gate's workers need no numba
+
     salted = xxhash.xxh64_intdigest(_bytes(salt), seed=_SEED)
-    hashed = _xxh64(np.asarray(numbers, dtype=np.int64).view(np.uint64), salted)
+    hashed = np.empty(len(numbers), dtype=np.uint64)
+    words = np.ascontiguousarray(numbers, dtype=np.int64).view(np.uint64)
+    hash_longs(words, hashed, np.uint64(salted))
     return (hashed >> np.uint64(SPARE_BITS)).astype(np.float64) * 2.0**-53
 
 
@@ -55,22 +49,6 @@ def salt_of(seed: int, batch_id: int) -> int:
     """Draw the batch's salt from the guard's seed, as a signed 64-bit number."""
     digest = xxhash.xxh64_intdigest(struct.pack("<qq", seed, batch_id))
     return digest - (1 << 64) if digest >> 63 else digest
-
-
-def _xxh64(words: Hashes, seed: int) -> Hashes:
-    """XXH64 of each word; arithmetic of unsigned arrays wraps around, as the hash wants it."""
-    mixed = _rotated(words * np.uint64(_PRIME_2), 31) * np.uint64(_PRIME_1)
-    mixed ^= np.uint64((seed + _PRIME_5 + 8) & _MASK)
-    mixed = _rotated(mixed, 27) * np.uint64(_PRIME_1) + np.uint64(_PRIME_4)
-    mixed ^= mixed >> np.uint64(33)
-    mixed *= np.uint64(_PRIME_2)
-    mixed ^= mixed >> np.uint64(29)
-    mixed *= np.uint64(_PRIME_3)
-    return mixed ^ (mixed >> np.uint64(32))
-
-
-def _rotated(words: Hashes, bits: int) -> Hashes:
-    return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
 
 
 def _bytes(value: int | str | bytes | float) -> bytes:

@@ -97,10 +97,10 @@ def hash_bytes(data, begin, end, seed):
 
 
 @njit(cache=True)
-def hash_longs(words, hashes):
+def hash_longs(words, hashes, seed):
     """Hash 8 bytes each, given as uint64."""
     for t in range(words.size):
-        start = np.uint64(SEED) + _P5 + np.uint64(8)
+        start = seed + _P5 + np.uint64(8)
         hashes[t] = _mixed(_take8(start, words[t]))
 
 

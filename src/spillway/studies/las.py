@@ -20,14 +20,21 @@ from spillway.shedders.load_aware import Aim, LoadAware
 from spillway.sim.one_operator import Policy, Run, Shedding, simulate
 from spillway.sim.workloads import MS, Recipe, Stream
 from spillway.studies.las_claims import CLAIMS
+from spillway.studies.las_judge import (
+    BASE,
+    COLD,
+    DEFAULT,
+    FEWEST,
+    FULL,
+    PAPER,
+    STRAW,
+    UNBIASED,
+)
 from spillway.studies.las_series import TIME_SERIES
 from spillway.studies.study import Claim, Figure, Panel, Param, Point, Results, Series, Study
 
 Floats = NDArray[np.float64]
 
-BASE, STRAW, FULL = "Base Line", "Straw-Man", "Full Knowledge"
-PAPER, DEFAULT, COLD = "LAS", "LAS default", "LAS, cold start"
-FEWEST, UNBIASED = "LAS fewest", "LAS unbiased"
 RIVALS = (BASE, STRAW, PAPER, DEFAULT, FULL)
 PRELUDE = 8 * 1024
 ASSOCIATIONS = 100

@@ -16,10 +16,10 @@ from spillway.cost.sketch import SketchShape
 from spillway.shedders.load_aware import Condition, LoadAware
 from spillway.sim.one_operator import Policy, Shedding, simulate
 from spillway.sim.workloads import MS, Recipe, Stream
-from spillway.studies.las_claims import series_claims
+from spillway.studies.las_judge import DEFAULT, FULL, PAPER, STRAW
+from spillway.studies.las_series_claims import series_claims
 from spillway.studies.study import Claim, Figure, Panel, Point, Results, Series
 
-STRAW, PAPER, DEFAULT, FULL = "Straw-Man", "LAS", "LAS default", "Full Knowledge"
 LATEST = "LAS default, latest 1,024 rows"
 PHASES = "ABCDEFG"
 PHASE_ROWS, WINDOW_ROWS = 20_000, 4_000
