@@ -70,8 +70,12 @@ def series_claims(found: Mapping[str, Floats]) -> list[Claim]:
             "9",
             "G: little effect on LAS, Straw-Man cannot recover",
             "little effect; not recovered",
-            f"{text(PAPER, 'G')}, {text(STRAW, 'G')}",
-            late[PAPER]["G"] <= 64 * CLOSE and late[STRAW]["G"] > FAR * 64,
+            f"{text(PAPER, 'G')} and {share[PAPER]['G']:.0%} dropped, {text(STRAW, 'G')}",
+            late[PAPER]["G"] <= 64 * CLOSE
+            and share[PAPER]["G"] <= share[FULL]["G"] + 0.05
+            and late[STRAW]["G"] > FAR * 64,
+            why="LAS pays in G for the queue that it let grow in F: it drops most rows until that "
+            "queue is done",
         ),
         claim(
             "9",
