@@ -102,7 +102,7 @@ def study(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer runs and points: a first look, in minutes.")
+        bool, typer.Option("--quick", help="Fewer runs and points: a first look, in seconds.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of all runs.", min=0)] = 1,
     out: Annotated[
@@ -110,7 +110,8 @@ def study(
         typer.Option(help="Folder for the report.", file_okay=False, show_default="spillway-NAME"),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes to use.", min=1, show_default="one per core")
+        int | None,
+        typer.Option(help="Processes to use.", min=1, show_default="one per core; one if quick"),
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Compute everything again, whatever was computed.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,13 +41,18 @@ class _Style(NamedTuple):
     dash: str
 
 
+class _Drawn(NamedTuple):
+    svg: str
+    png: bytes
+
+
 def inline_svg(figure: Figure) -> str:
-    """Return the picture to stand inside a page that has its title and knows light and dark.
+    """Return the picture to stand inside a page that knows light and dark.
 
     Ids are made the figure's own, so that many pictures can stand in one page; the page
     may set other colours, as `--ink`, `--paper`, `--faint` and `--series-0` to `--series-5`.
     """
-    text = _svg(picture_of(figure), figure)
+    text = _drawn(figure).svg
     text = text[text.index("<svg") :]
     own = f"figure-{figure.id}-"
     text = re.sub(r'\bid="', f'id="{own}', text)
@@ -58,13 +64,10 @@ def inline_svg(figure: Figure) -> str:
 
 
 def save(figure: Figure, folder: Path) -> tuple[Path, Path]:
-    """Save the picture, with its title, as SVG and PNG."""
-    picture = picture_of(figure)
-    title = _plain(figure.title)
-    picture.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold", color=INK)
+    """Save the picture as SVG and PNG; its title stands where it is shown."""
     svg, png = folder / f"{figure.id}.svg", folder / f"{figure.id}.png"
-    svg.write_text(_svg(picture, figure), encoding="utf-8")
-    picture.savefig(png, dpi=150, metadata={"Software": "Spillway", "Title": figure.title})
+    svg.write_text(_drawn(figure).svg, encoding="utf-8")
+    png.write_bytes(_drawn(figure).png)
     return svg, png
 
 
@@ -89,13 +92,18 @@ def picture_of(figure: Figure) -> Picture:
     return picture
 
 
-def _svg(picture: Picture, figure: Figure) -> str:
-    text = io.StringIO()
+@lru_cache(maxsize=16)
+def _drawn(figure: Figure) -> _Drawn:
+    """Draw once for all uses: laying out takes most of the time."""
+    picture = picture_of(figure)
+    svg, png = io.StringIO(), io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": figure.id}):  # the same picture, the same bytes
         picture.savefig(
-            text, format="svg", metadata={"Date": None, "Creator": "Spillway"}, facecolor=PAPER
+            svg, format="svg", metadata={"Date": None, "Creator": "Spillway"}, facecolor=PAPER
         )
-    return text.getvalue()
+    picture.set_layout_engine("none")
+    picture.savefig(png, dpi=150, metadata={"Software": "Spillway", "Title": figure.title})
+    return _Drawn(svg.getvalue(), png.getvalue())
 
 
 def _names(figure: Figure) -> list[str]:

@@ -113,7 +113,7 @@ class Sweep:
     quick: tuple[str, ...]
     names: tuple[str, ...] = RIVALS
     runs: int = 5_000
-    quick_runs: int = 20
+    quick_runs: int = 8
     totals: bool = False  # also how well a count can be estimated for the work
     against_base: bool = False  # the shedding ratio λ instead of the dropped share α
     limit: Callable[[Setting], float] = lambda setting: setting.limit_ms

@@ -207,12 +207,19 @@ def _results(slices: list[Slice]) -> Results:
 
 
 def _computed(slices: list[Slice], workers: int) -> Generator[Slice, None, None]:
-    """Compute the slices and yield each when it is done; one worker needs no other process."""
-    if workers == 1 or len(slices) < 2:
-        for part in slices:
-            part.compute()
-            yield part
-        return
+    """Compute the slices and yield each when it is done.
+
+    The first one is computed here: what must be compiled is compiled once, not by every worker.
+    """
+    here = len(slices) if workers == 1 else 1
+    for part in slices[:here]:
+        part.compute()
+        yield part
+    if slices[here:]:
+        yield from _computed_by_workers(slices[here:], workers)
+
+
+def _computed_by_workers(slices: list[Slice], workers: int) -> Generator[Slice, None, None]:
     with _pool(min(workers, len(slices))) as pool:
         futures = {pool.submit(part.compute): part for part in slices}
         for future in as_completed(futures):

@@ -36,7 +36,8 @@ def show(
     console: Console,
 ) -> bool:
     """Compute the order, print its claims, write its report; say whether every claim held."""
-    results = _compute(order, workers or cores(), cache, fresh, console)
+    few = 1 if order.quick else cores()  # a few seconds of work: less than workers need to start
+    results = _compute(order, workers or few, cache, fresh, console)
     with console.status("drawing"):
         found = report.findings(order, results)
         page = report.write(found, out)
