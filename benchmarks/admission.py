@@ -14,7 +14,7 @@ from benchmarks.stage import Stage
 from spillway.cost.items import items_of
 from spillway.cost.sketch import CostSketch, SketchShape
 from spillway.kernels import las
-from spillway.shedders.load_aware import Aim, LoadAware, LoadShedder
+from spillway.shedders.admission import Aim, Admission, LoadShedder
 from spillway.sim.workloads import MS, Recipe, Stream
 
 FEW = 50_000
@@ -71,7 +71,7 @@ def _shedder(stream: Stream, aim: Aim = Aim.FAITHFUL) -> LoadShedder:
     sketch.update(stream.keys[:FEW], stream.costs_ns[:FEW])
     model = las.new_model(shape.rows, shape.columns)
     model.frequency[:], model.work_ns[:] = sketch.frequency, sketch.work_ns
-    return LoadShedder(LoadAware(limit_ns=LIMIT_NS, aim=aim), model, shape.multipliers)
+    return LoadShedder(Admission(limit_ns=LIMIT_NS, aim=aim), model, shape.multipliers)
 
 
 def _loop(stream: Stream) -> int:

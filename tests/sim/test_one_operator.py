@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.cost.sketch import SketchShape
-from spillway.shedders.load_aware import Aim, Condition, LoadAware
+from spillway.shedders.admission import Aim, Condition, Admission
 from spillway.sim.one_operator import Policy, Run, Shedding, simulate
 from spillway.sim.workloads import MS, Recipe, Stream
 from tests.naive_las import paper_las, queue
@@ -26,13 +26,13 @@ def stream_of(*rows: tuple[int, int]) -> Stream:
 
 
 def exact(**options: object) -> Shedding:
-    las = LoadAware(limit_ns=LIMIT_NS, margin=1.0)
+    las = Admission(limit_ns=LIMIT_NS, margin=1.0)
     return Shedding(policy=Policy.FULL_KNOWLEDGE, las=las, **options)  # type: ignore[arg-type]
 
 
 def test_a_queue_computed_by_hand() -> None:
     """Rows at 0, 1, 2, 20 that take 5 each: waits 0, 4, 8, 0."""
-    unlimited = LoadAware(limit_ns=10**9, margin=1.0)
+    unlimited = Admission(limit_ns=10**9, margin=1.0)
     stream = stream_of((0, 5), (1, 5), (2, 5), (20, 5))
     run = simulate(stream, Shedding(policy=Policy.FULL_KNOWLEDGE, las=unlimited))
     assert run.latencies_ns.tolist() == [0, 4, 8, 0]
@@ -40,7 +40,7 @@ def test_a_queue_computed_by_hand() -> None:
 
 def test_full_knowledge_by_hand() -> None:
     """Limit 3 on the mean: waits 0, 4 (mean 2) pass, 8 (mean 4) goes, then 5 (mean 3) passes."""
-    las = LoadAware(limit_ns=3, margin=1.0)
+    las = Admission(limit_ns=3, margin=1.0)
     stream = stream_of((0, 5), (1, 5), (2, 5), (5, 5), (6, 5))
     run = simulate(stream, Shedding(policy=Policy.FULL_KNOWLEDGE, las=las))
     assert run.latencies_ns.tolist() == [0, 4, -1, 5, -1]
@@ -59,7 +59,7 @@ def test_waits_are_those_of_the_naive_queue_whoever_decides(
     policy: Policy, aim: Aim, share: float, seed: int
 ) -> None:
     stream = SMALL.stream(seed, seed).under_provisioned(share)
-    las = LoadAware(limit_ns=LIMIT_NS, aim=aim)
+    las = Admission(limit_ns=LIMIT_NS, aim=aim)
     run = simulate(stream, Shedding(policy=policy, las=las, share=0.3), seed=seed)
     assert run.latencies_ns.tolist() == queue(stream, run.kept.tolist())
     assert ((run.weights > 0) == run.kept).all()
@@ -71,7 +71,7 @@ def test_waits_are_those_of_the_naive_queue_whoever_decides(
 def test_the_papers_las_is_the_naive_one(seed: int, share: float) -> None:
     stream = replace(SMALL, rows=1200).stream(seed, seed).under_provisioned(share)
     shape = SketchShape(rows=3, columns=20, seed=seed)
-    las = LoadAware(limit_ns=LIMIT_NS, faithful=True, margin=1.0, factor=1.05)
+    las = Admission(limit_ns=LIMIT_NS, faithful=True, margin=1.0, factor=1.05)
     config = Shedding(policy=Policy.PAPER, las=las, shape=shape, window=100, tolerance=0.2)
     operator = NaiveOperator([int(m) for m in shape.multipliers], 20, 100, 0.2)
     wanted = paper_las(stream, limit_ns=LIMIT_NS, factor=1.05, operator=operator)
@@ -105,7 +105,7 @@ def test_fewest_drops_30_percent_fewer_rows_than_full_knowledge() -> None:
     ours, full = [], []
     for seed in range(30):
         stream = Recipe().stream(seed, seed).under_provisioned(0.25)
-        fewest = LoadAware(limit_ns=LIMIT_NS, aim=Aim.FEWEST)
+        fewest = Admission(limit_ns=LIMIT_NS, aim=Aim.FEWEST)
         run = simulate(stream, Shedding(las=fewest, shape=SketchShape(seed=seed)), seed=seed)
         assert run.latency_ms_mean() <= 6.4
         ours.append(run.dropped())
@@ -116,7 +116,7 @@ def test_fewest_drops_30_percent_fewer_rows_than_full_knowledge() -> None:
 def test_unbiased_totals_are_unbiased_and_vary_less_than_uniform_ones_for_the_work() -> None:
     """z-test (false-alarm rate 1e-4) over 100 runs; variance times work against Base Line's."""
     stream = Recipe(rows=8192).stream(3, 3).under_provisioned(0.4)
-    las = LoadAware(limit_ns=10 * LIMIT_NS, aim=Aim.UNBIASED)
+    las = Admission(limit_ns=10 * LIMIT_NS, aim=Aim.UNBIASED)
     uniform = Shedding(policy=Policy.BASE_LINE, las=las, share=0.4)
     ours = [simulate(stream, Shedding(las=las), seed=seed) for seed in range(100)]
     base = [simulate(stream, uniform, seed=seed) for seed in range(100)]
@@ -135,7 +135,7 @@ def test_unbiased_totals_are_unbiased_and_vary_less_than_uniform_ones_for_the_wo
 @pytest.mark.parametrize("condition", list(Condition))
 def test_every_condition_is_held_closely(condition: Condition) -> None:
     stream = Recipe().stream(5, 5).under_provisioned(0.25)
-    las = LoadAware(limit_ns=10 * LIMIT_NS, condition=condition)
+    las = Admission(limit_ns=10 * LIMIT_NS, condition=condition)
     waits = simulate(stream, Shedding(las=las)).latencies_ns
     kept = waits[waits >= 0] / LIMIT_NS / 10
     if condition == Condition.EACH:
@@ -154,7 +154,7 @@ def test_feedback_that_takes_long_costs_accuracy_but_not_control() -> None:
 
 def test_a_run_is_its_seed() -> None:
     stream = SMALL.stream(1, 1).under_provisioned(0.5)
-    las = LoadAware(limit_ns=LIMIT_NS, aim=Aim.UNBIASED)
+    las = Admission(limit_ns=LIMIT_NS, aim=Aim.UNBIASED)
     first, again, other = (simulate(stream, Shedding(las=las), seed=s) for s in (4, 4, 5))
     assert first.latencies_ns.tolist() == again.latencies_ns.tolist()
     assert first.latencies_ns.tolist() != other.latencies_ns.tolist()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spillway.cost.sketch import SketchShape
 from spillway.kernels import las, one_operator
-from spillway.shedders.load_aware import LoadAware
+from spillway.shedders.admission import Admission
 from spillway.sim.workloads import Stream
 
 Floats = NDArray[np.float64]
@@ -37,7 +37,7 @@ class Shedding:
     """How one operator is protected: who decides, and what the operator learns with."""
 
     policy: Policy = Policy.DEFAULT
-    las: LoadAware = field(default_factory=lambda: LoadAware(limit_ns=6_400_000))
+    las: Admission = field(default_factory=lambda: Admission(limit_ns=6_400_000))
     shape: SketchShape = field(default_factory=SketchShape)
     window: int = 1024
     tolerance: float = 0.05
@@ -62,7 +62,7 @@ class Shedding:
     @classmethod
     def paper(cls, *, limit_ns: int, epsilon: float = 0.05, **more: Any) -> Shedding:
         """Return the paper's LAS with its factor 1 + ε."""
-        las = LoadAware(limit_ns=limit_ns, faithful=True, margin=1.0, factor=1.0 + epsilon)
+        las = Admission(limit_ns=limit_ns, faithful=True, margin=1.0, factor=1.0 + epsilon)
         return cls(policy=Policy.PAPER, las=las, **more)
 
 

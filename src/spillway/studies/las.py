@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillway.cost.sketch import SketchShape
-from spillway.shedders.load_aware import Aim, LoadAware
+from spillway.shedders.admission import Aim, Admission
 from spillway.sim.one_operator import Policy, Run, Shedding, simulate
 from spillway.sim.workloads import MS, Recipe, Stream
 from spillway.studies.las_claims import CLAIMS
@@ -83,9 +83,9 @@ class Setting:
                 limit_ns=limit, epsilon=self.epsilon, shape=shape, prelude=prelude
             )
         if name in _POLICIES:
-            exact = LoadAware(limit_ns=limit, margin=1.0)
+            exact = Admission(limit_ns=limit, margin=1.0)
             return Shedding(policy=_POLICIES[name], las=exact, share=max(self.share, 0.0))
-        return Shedding(las=LoadAware(limit_ns=limit, aim=_AIMS[name]), shape=shape)
+        return Shedding(las=Admission(limit_ns=limit, aim=_AIMS[name]), shape=shape)
 
     def run(self, name: str, number: int, streams: tuple[Stream, Stream]) -> tuple[Run, int]:
         """Run a policy; return what happened and the first row that is measured."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway.cost.sketch import SketchShape
-from spillway.shedders.load_aware import Condition, LoadAware
+from spillway.shedders.admission import Condition, Admission
 from spillway.sim.one_operator import Policy, Shedding, simulate
 from spillway.sim.workloads import MS, Recipe, Stream
 from spillway.studies.las_judge import DEFAULT, FULL, PAPER, STRAW
@@ -105,13 +105,13 @@ class TimeSeries:
 
 
 def _sheddings(seed: int, mean_ns: float) -> dict[str, Shedding]:
-    exact = LoadAware(limit_ns=LIMIT_NS, margin=1.0)
+    exact = Admission(limit_ns=LIMIT_NS, margin=1.0)
     shape = SketchShape(seed=seed)
     return {
         STRAW: Shedding(policy=Policy.STRAW_MAN, las=exact, mean_ns=mean_ns),
         PAPER: Shedding.paper(limit_ns=LIMIT_NS, shape=shape),
-        DEFAULT: Shedding(las=LoadAware(limit_ns=LIMIT_NS), shape=shape),
-        LATEST: Shedding(las=LoadAware(limit_ns=LIMIT_NS, condition=Condition.WINDOW), shape=shape),
+        DEFAULT: Shedding(las=Admission(limit_ns=LIMIT_NS), shape=shape),
+        LATEST: Shedding(las=Admission(limit_ns=LIMIT_NS, condition=Condition.WINDOW), shape=shape),
         FULL: Shedding(policy=Policy.FULL_KNOWLEDGE, las=exact),
     }
 

@@ -7,7 +7,7 @@ import pytest
 
 from spillway.cost.sketch import SketchShape
 from spillway.kernels import las
-from spillway.shedders.load_aware import Aim, Condition, LoadAware, LoadShedder
+from spillway.shedders.admission import Aim, Condition, Admission, LoadShedder
 
 MULTIPLIERS = SketchShape().multipliers
 MS = 1_000_000
@@ -21,7 +21,7 @@ def model(costs_ms: dict[int, float]) -> las.Model:
     return known
 
 
-def shedder(config: LoadAware, costs_ms: dict[int, float] | None = None) -> LoadShedder:
+def shedder(config: Admission, costs_ms: dict[int, float] | None = None) -> LoadShedder:
     return LoadShedder(config, model(costs_ms or {}), MULTIPLIERS)
 
 
@@ -31,18 +31,18 @@ def rows(*keys: int, every_ms: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_of_an_unknown_row_the_whole_limit_is_feared() -> None:
-    fresh = shedder(LoadAware(limit_ns=10 * MS, condition=Condition.EACH, margin=1.0))
+    fresh = shedder(Admission(limit_ns=10 * MS, condition=Condition.EACH, margin=1.0))
     assert fresh.offer(*rows(1, 2, 3)).tolist() == [1.0, 1.0, 0.0]
 
 
 def test_known_costs_decide_who_waits_too_long() -> None:
-    config = LoadAware(limit_ns=10 * MS, condition=Condition.EACH, margin=1.0)
+    config = Admission(limit_ns=10 * MS, condition=Condition.EACH, margin=1.0)
     known = shedder(config, {1: 4.0, 2: 9.0})
     assert known.offer(*rows(1, 2, 1, 1, every_ms=1.0)).tolist() == [1.0, 1.0, 0.0, 1.0]
 
 
 def test_the_papers_shedder_passes_all_until_its_first_model() -> None:
-    config = LoadAware(limit_ns=MS, faithful=True, factor=1.05)
+    config = Admission(limit_ns=MS, faithful=True, factor=1.05)
     paper = shedder(config)
     assert paper.state == "NOP"
     assert paper.offer(*rows(*range(50))).all()
@@ -54,7 +54,7 @@ def test_the_papers_shedder_passes_all_until_its_first_model() -> None:
 
 
 def test_a_correction_moves_the_estimate_and_not_twice() -> None:
-    config = LoadAware(limit_ns=10 * MS, sync_rows=1)
+    config = Admission(limit_ns=10 * MS, sync_rows=1)
     known = shedder(config, {1: 4.0})
     known.offer(*rows(1))
     asked = known.asks()
@@ -65,7 +65,7 @@ def test_a_correction_moves_the_estimate_and_not_twice() -> None:
 
 
 def test_fewest_gives_up_what_costs_most_for_its_worth() -> None:
-    config = LoadAware(limit_ns=50 * MS, aim=Aim.FEWEST)
+    config = Admission(limit_ns=50 * MS, aim=Aim.FEWEST)
     known = shedder(config, {1: 1.0, 2: 8.0})
     keys, arrivals = rows(*([1, 2] * 1000), every_ms=2.0)  # 2.25 times too much
     weights = known.offer(keys, arrivals)
@@ -81,7 +81,7 @@ def test_fewest_gives_up_what_costs_most_for_its_worth() -> None:
 def test_unbiased_weights_add_up_to_the_rows() -> None:
     """A z-test over 60 runs, false-alarm rate 1e-4."""
     keys, arrivals = rows(*([1, 2, 3] * 1000), every_ms=2.0)
-    config, totals = LoadAware(limit_ns=20 * MS, aim=Aim.UNBIASED), []
+    config, totals = Admission(limit_ns=20 * MS, aim=Aim.UNBIASED), []
     for seed in range(60):
         uniforms = np.random.default_rng(seed).random(keys.size)
         known = shedder(config, {1: 1.0, 2: 4.0, 3: 9.0})
@@ -106,9 +106,9 @@ def test_unbiased_weights_add_up_to_the_rows() -> None:
 )
 def test_nonsense_is_refused_by_name(options: dict[str, object], told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        LoadAware(**options)  # type: ignore[arg-type]
+        Admission(**options)  # type: ignore[arg-type]
 
 
 def test_unbiased_needs_numbers_to_decide_by() -> None:
     with pytest.raises(ValueError, match="uniforms"):
-        shedder(LoadAware(limit_ns=MS, aim=Aim.UNBIASED)).offer(*rows(1))
+        shedder(Admission(limit_ns=MS, aim=Aim.UNBIASED)).offer(*rows(1))

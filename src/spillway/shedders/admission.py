@@ -42,7 +42,7 @@ class Condition(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadAware:
+class Admission:
     """The limit on the queueing latency, and how it is held.
 
     `margin` of the limit is aimed at; `condition_rows` are the latest rows of Condition.WINDOW;
@@ -96,7 +96,7 @@ class LoadAware:
 class LoadShedder:
     """A load shedder at work. Times are ns on one clock; rows come in order of arrival."""
 
-    def __init__(self, config: LoadAware, model: Model, multipliers: Ints) -> None:
+    def __init__(self, config: Admission, model: Model, multipliers: Ints) -> None:
         """Start with a model (may be empty) whose cells follow from the multipliers."""
         self.config = config
         self._multipliers = multipliers
