@@ -14,7 +14,7 @@ from benchmarks.stage import Stage
 from spillway.cost.items import items_of
 from spillway.cost.sketch import CostSketch, SketchShape
 from spillway.kernels import las
-from spillway.shedders.admission import Aim, Admission, LoadShedder
+from spillway.shedders.admission import Admission, Aim, LoadShedder
 from spillway.sim.workloads import MS, Recipe, Stream
 
 FEW = 50_000

@@ -7,7 +7,7 @@ import pytest
 
 from spillway.cost.sketch import SketchShape
 from spillway.kernels import las
-from spillway.shedders.admission import Aim, Condition, Admission, LoadShedder
+from spillway.shedders.admission import Admission, Aim, Condition, LoadShedder
 
 MULTIPLIERS = SketchShape().multipliers
 MS = 1_000_000

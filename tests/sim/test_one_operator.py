@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.cost.sketch import SketchShape
-from spillway.shedders.admission import Aim, Condition, Admission
+from spillway.shedders.admission import Admission, Aim, Condition
 from spillway.sim.one_operator import Policy, Run, Shedding, simulate
 from spillway.sim.workloads import MS, Recipe, Stream
 from tests.naive_las import paper_las, queue

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillway.cost.sketch import SketchShape
-from spillway.shedders.admission import Aim, Admission
+from spillway.shedders.admission import Admission, Aim
 from spillway.sim.one_operator import Policy, Run, Shedding, simulate
 from spillway.sim.workloads import MS, Recipe, Stream
 from spillway.studies.las_claims import CLAIMS

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway.cost.sketch import SketchShape
-from spillway.shedders.admission import Condition, Admission
+from spillway.shedders.admission import Admission, Condition
 from spillway.sim.one_operator import Policy, Shedding, simulate
 from spillway.sim.workloads import MS, Recipe, Stream
 from spillway.studies.las_judge import DEFAULT, FULL, PAPER, STRAW
