@@ -36,11 +36,36 @@ class StratumCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReport:
+    """What one task of a Python operator did; it counts once, if the task succeeded.
+
+    `busy_ns` is the operator's own time over the rows that it took; latencies run from a row's
+    arrival to the start of its processing, 0 where no arrival column was named. `costs` is a
+    `HeavySketch` of what its rows took by key, as bytes; empty without a key.
+    """
+
+    instance: int
+    rows_in: int
+    rows_refused: int = 0
+    busy_ns: int = 0
+    latency_ns_sum: int = 0
+    latency_ns_max: int = 0
+    costs: bytes = b""
+
+    @property
+    def rows_taken(self) -> int:
+        """Rows that the operator worked on."""
+        return self.rows_in - self.rows_refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What a finished batch showed.
 
     Latencies run from a row's arrival to the end of its batch, over the kept rows; None where no
     arrival column was named and they could not be estimated. `quantiles` are those of the score.
+    `rows_refused` passed the gate and were refused by the operator: they are not kept. `tasks` are
+    the operator's own reports, `cost_ns_mean` the mean estimated cost of the rows that came in.
     """
 
     batch_id: int
@@ -54,6 +79,14 @@ class Observation:
     offset_span: float | None = None
     quantiles: tuple[float, ...] = ()
     strata: tuple[StratumCount, ...] = ()
+    rows_refused: int = 0
+    tasks: tuple[TaskReport, ...] = ()
+    cost_ns_mean: float | None = None
+
+    @property
+    def work_s(self) -> float:
+        """How long the operator worked on the kept rows, over all its tasks."""
+        return sum(task.busy_ns for task in self.tasks) / 1e9
 
     @property
     def share(self) -> float:
@@ -106,17 +139,36 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CostTable:
+    """What keys cost, packed so that Spark looks it up natively; see `cost.table`.
+
+    `heavy` and `cells` are compressed int64 arrays: the exact part by bucket and place, and the
+    sketch row by row. `instances` holds one more set of cells for each instance of an operator
+    whose instances differ in speed; empty if they do not.
+    """
+
+    heavy: bytes
+    cells: bytes
+    multipliers: tuple[int, ...]
+    places: int
+    mean_ns: float
+    instances: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How the gate cuts a batch: strata along the score, and the keep rate of each.
 
     Stratum i holds the rows with `edges[i-1] <= score < edges[i]`; `rates` has one entry more
     than `edges`. Rows without a usable score (NULL, NaN, infinite) are kept at the rate `unrated`.
+    `costs` says what rows cost by their key, where a guarded operator has told.
     """
 
     rates: tuple[float, ...]
     edges: tuple[float, ...] = ()
     unrated: float = 1.0
     reason: str = ""
+    costs: CostTable | None = None
 
     @property
     def sheds(self) -> bool:
@@ -169,9 +221,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostState:
-    """The latest (rows kept, seconds taken) pairs of a cost model, oldest first."""
+    """What a cost model remembers.
+
+    `samples` are the latest (rows kept, seconds taken) pairs, oldest first; `work` the latest
+    (seconds of operator work, seconds taken) pairs of a guarded operator. `costs` are what its keys
+    cost, as a serialised `HeavySketch`; `instances` one `CostSketch` for each of its instances.
+    """
 
     samples: tuple[tuple[float, float], ...] = ()
+    work: tuple[tuple[float, float], ...] = ()
+    costs: bytes = b""
+    instances: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

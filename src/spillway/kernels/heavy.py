@@ -13,7 +13,13 @@ from numba import njit
 
 from spillway.kernels.sketch import add, bounded_sum, cell, estimate_row, sane
 
-_MULTIPLIER = 1_640_531_527  # any odd number that no row of the sketch is likely to use
+MULTIPLIER = 1_640_531_527  # any odd number that no row of the sketch is likely to use
+
+
+@njit(cache=True, inline="always")
+def bucket_of(key, buckets):
+    """Return the bucket in which a key has its place, if it has one."""
+    return cell(key, MULTIPLIER, buckets)
 
 
 @njit(cache=True)
@@ -21,7 +27,7 @@ def buckets_of(keys, buckets):
     """Return the bucket in which every key has its place, if it has one."""
     found = np.empty(keys.size, dtype=np.int64)
     for t in range(keys.size):
-        found[t] = cell(keys[t], _MULTIPLIER, buckets)
+        found[t] = bucket_of(keys[t], buckets)
     return found
 
 
@@ -55,7 +61,7 @@ def _flush(keys, counts, heavy_work_ns, frequency, work_ns, multipliers, bucket,
 
 @njit(cache=True, inline="always")
 def _update(keys, ranks, counts, heavy_work_ns, frequency, work_ns, multipliers, key, cost_ns):
-    bucket = cell(key, _MULTIPLIER, keys.shape[0])
+    bucket = bucket_of(key, keys.shape[0])
     place = _place_of(keys, counts, bucket, key)
     if place < 0:
         place = _least_place(ranks, bucket)
@@ -97,7 +103,7 @@ def update_rows(
 def _estimate(keys, counts, heavy_work_ns, frequency, work_ns, multipliers, key, unseen_ns):
     bucket, place = 0, -1
     if keys.shape[0] > 0:
-        bucket = cell(key, _MULTIPLIER, keys.shape[0])
+        bucket = bucket_of(key, keys.shape[0])
         place = _place_of(keys, counts, bucket, key)
     if place >= 0:
         return heavy_work_ns[bucket, place] / counts[bucket, place]
