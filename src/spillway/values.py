@@ -142,12 +142,13 @@ class Budget:
 class CostTable:
     """What keys cost, packed so that Spark looks it up natively; see `cost.table`.
 
-    `heavy` and `cells` are compressed int64 arrays: the exact part by bucket and place, and the
-    sketch row by row. `instances` holds one more set of cells for each instance of an operator
-    whose instances differ in speed; empty if they do not.
+    `heavy`, `counts` and `cells` are compressed int64 arrays: items with costs and their counts by
+    bucket and place, and the sketch row by row. `instances` holds one more set of cells for each
+    instance of an operator whose instances differ in speed; empty if they do not.
     """
 
     heavy: bytes
+    counts: bytes
     cells: bytes
     multipliers: tuple[int, ...]
     places: int

@@ -32,6 +32,7 @@ def pack(sketch: HeavySketch, instances: tuple[CostSketch, ...] = ()) -> CostTab
     heavy = np.where(counts > 0, (keys << COST_BITS) | _units(mean_of_key), 0)
     return CostTable(
         heavy=_squeezed(heavy),
+        counts=_squeezed(counts),
         cells=_squeezed(_cells(sketch.sketch, mean_ns)),
         multipliers=tuple(sketch.sketch.multipliers.tolist()),
         places=sketch.places,
@@ -45,6 +46,7 @@ class CostLookup:
     """A table ready for use."""
 
     heavy: Ints
+    counts: Ints
     cells: Ints
     multipliers: Ints
     mean_ns: float
@@ -54,12 +56,14 @@ class CostLookup:
     def of(cls, table: CostTable) -> CostLookup:
         """Unpack a table; `ValueError` if its arrays do not fit together."""
         rows = len(table.multipliers)
-        heavy = _unsqueezed(table.heavy, (-1, table.places))
+        heavy, counts = (
+            _unsqueezed(each, (-1, table.places)) for each in (table.heavy, table.counts)
+        )
         cells, *instances = (
             _unsqueezed(each, (rows, -1)) for each in (table.cells, *table.instances)
         )
         multipliers = np.array(table.multipliers, dtype=np.int64)
-        return cls(heavy, cells, multipliers, table.mean_ns, tuple(instances))
+        return cls(heavy, counts, cells, multipliers, table.mean_ns, tuple(instances))
 
     def estimate_ns(self, items: Ints, instance: int | None = None) -> Floats:
         """Estimate what rows of these items cost; on one instance, where they differ."""
