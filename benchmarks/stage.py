@@ -54,8 +54,8 @@ def guarded(stage: Stage, checkpoint: Path, **options: object) -> Iterator[sw.Gu
     try:
         yield guard
     finally:
-        if guard._listener is not None:
-            stage.spark.streams.removeListener(guard._listener)
+        if guard.live.listener is not None:
+            stage.spark.streams.removeListener(guard.live.listener)
 
 
 def to_noop(df: DataFrame) -> None:

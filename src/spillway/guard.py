@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,12 +21,12 @@ from spillway.values import Limits
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
-    from spillway.spark.batch_watch import BatchWatch
+    from spillway.shedders.admission import Admission
     from spillway.spark.control import Planner
     from spillway.spark.gate import Gate
-    from spillway.spark.listener import GateListener
-    from spillway.spark.recorder import Recorder
+    from spillway.spark.live import Live
 
 
 class Guard:
@@ -68,10 +67,7 @@ class Guard:
             limits=limits or Limits(),
         )
         self.metric = ""  # under this name the gate's counts stand in `observedMetrics`
-        self._run_id = ""
-        self._recorder: Recorder | None = None
-        self._listener: GateListener | None = None
-        self._watch: BatchWatch | None = None
+        self._live: Live | None = None
         self._batch_gate: tuple[object, Gate] | None = None
 
     def protect(
@@ -98,6 +94,81 @@ class Guard:
         gate = self._gate_of_batch((arrived, identity, protect), new_gate)
         return self._protect_batch(df, gate, batch_id)
 
+    def map(
+        self,
+        df: DataFrame,
+        fn: Callable[..., Any],
+        schema: StructType | str,
+        *,
+        key: str | None = None,
+        takes: Literal["row", "pandas", "arrow"] = "row",
+        arrived: str | None = None,
+        admit: Latency | None = None,
+        batch_id: int | None = None,
+    ) -> DataFrame:
+        """Run a Python operator over `df`, measure what its rows cost, and return its results.
+
+        fn:       takes a row (a dictionary) and returns one, none or several; or takes and returns
+                  a pandas frame or an Arrow batch, as `takes` says.
+        schema:   the columns that `fn` returns; `_weight` is carried along.
+        key:      column that drives the cost of a row: what it costs is learnt by this key.
+        arrived:  column with the arrival time, from which the wait for the operator is measured.
+        admit:    the longest wait; rows that would break it are refused, one by one, by the clock
+                  while the operator runs. A replayed batch may refuse others.
+        batch_id: the batch, inside `foreachBatch` (and only there).
+        """
+        from pyspark.sql import Observation
+
+        from spillway.spark.operator import Operator
+
+        _check_mode(df, batch_id)
+        operator = Operator(
+            fn=fn,
+            schema=schema,
+            takes=takes,
+            key=key,
+            arrived=arrived,
+            admit=_admission(admit),
+            state=self.state,
+        )
+        if batch_id is None:
+            return operator.attach(df, self.live.hear_operator(df.sparkSession))
+        observed = Observation(f"spillway:{self.name}:{batch_id}:operator")
+        mapped = operator.attach(df, observed)
+        self.live.watch(batch_id, (observed,), checkpoint=lambda: self.checkpoint)
+        return mapped
+
+    def balance(
+        self,
+        df: DataFrame,
+        *,
+        instances: int,
+        key: str,
+        way: Literal["greedy", "table"] = "greedy",
+        identity: Sequence[str] | None = None,
+        batch_id: int | None = None,
+    ) -> DataFrame:
+        """Place the rows of `df` on so many partitions that each has the same work.
+
+        What rows cost by `key` is learnt by `map` of the same guard; until it is known, rows are
+        dealt out in turn. `greedy` places row by row, in the order in which rows come; `table`
+        looks the place of a row up natively, by its content alone.
+        """
+        from spillway.spark import columns
+        from spillway.spark.balance import Balance
+
+        _check_mode(df, batch_id)
+        balance = Balance(
+            instances=instances,
+            key=key,
+            identity=columns.identity_of(df, identity),
+            way=way,
+            planner=self._planner(),
+        )
+        if batch_id is None:
+            return balance.attach_stream(df)
+        return balance.attach_batch(df, self._planner().plan_for(batch_id))
+
     def ledger(self) -> Ledger:
         """Open the books."""
         return Ledger(self.state / "ledger")
@@ -115,7 +186,8 @@ class Guard:
     @property
     def faults(self) -> int:
         """How often the control path failed and the gate opened or went back, since the start."""
-        return self._recorder.faults if self._recorder else 0
+        recorder = self._live.recorder if self._live else None
+        return recorder.faults if recorder else 0
 
     @property
     def checkpoint(self) -> Path | None:
@@ -156,36 +228,26 @@ class Guard:
 
     def _protect_stream(self, df: DataFrame, gate: Gate) -> DataFrame:
         from spillway.spark.control import plan_column
-        from spillway.spark.listener import GateListener
 
-        self.metric = f"spillway:{self.name}#{uuid.uuid4().hex[:8]}"
         spark = df.sparkSession
-        if self._listener is not None:
-            if self._listener.query_id in {str(query.id) for query in spark.streams.active}:
-                raise ValueError(
-                    f"guard {self.name!r} protects a running query already; make another guard"
-                )
-            spark.streams.removeListener(self._listener)
-        self._recorder = self._new_recorder(gate)
-        self._listener = GateListener(
-            metric=self.metric, strata=gate.names, recorder=self._recorder
-        )
-        spark.streams.addListener(self._listener)
+        self.metric = self.live.hear_gate(spark, gate)
         return gate.attach_stream(df, plan_column(spark, self._planner(), gate), self.metric)
 
     def _protect_batch(self, df: DataFrame, gate: Gate, batch_id: int) -> DataFrame:
-        from spillway.spark.batch_watch import GuardedBatch, watch_batch
-
-        if self._watch is not None:
-            self._watch.settle()
-        if self._recorder is None:
-            self._run_id = str(uuid.uuid4())
-            self._recorder = self._new_recorder(gate)
+        self.live.settle()
         pinned = self._planner().plan_for(batch_id)
         kept, observed = gate.attach_batch(df, pinned, f"spillway:{self.name}:{batch_id}")
-        batch = GuardedBatch(batch_id, self._run_id, self.checkpoint, gate.names, observed)
-        self._watch = watch_batch(batch, self._recorder)
+        self.live.watch(batch_id, observed, checkpoint=lambda: self.checkpoint, gate=gate)
         return kept
+
+    @property
+    def live(self) -> Live:
+        """What hears of the guard's batches in this process."""
+        from spillway.spark.live import Live
+
+        if self._live is None:
+            self._live = Live(name=self.name, loop=self.loop, state=self.state)
+        return self._live
 
     def _planner(self) -> Planner:
         from spillway.spark.control import Planner
@@ -197,14 +259,9 @@ class Guard:
             on_error=self.on_error,
         )
 
-    def _new_recorder(self, gate: Gate) -> Recorder:
-        from spillway.spark.recorder import Recorder
-
-        return Recorder(loop=self.loop, state=self.state, identity=gate.identity)
-
     def __getstate__(self) -> dict[str, Any]:
         """Travel to other processes (Connect runs `foreachBatch` there) without what is live."""
-        live = dict.fromkeys(("_recorder", "_listener", "_watch", "_batch_gate"))
+        live = dict.fromkeys(("_live", "_batch_gate"))
         return {**self.__dict__, **live}
 
 
@@ -216,6 +273,18 @@ def _controller(objective: Latency | None, control: Controller | None) -> Contro
     if not isinstance(objective, Latency):
         raise ValueError(f"objective must be a Latency, got {objective!r}")
     return HoldLatency(objective=objective)
+
+
+def _admission(limit: Latency | None) -> Admission | None:
+    """Return how the operator admits rows; a mean and a limit on every row can be checked there."""
+    if limit is None:
+        return None
+    from spillway.shedders.admission import Admission, Condition
+
+    if not isinstance(limit, Latency) or limit.kind not in ("average", "each"):
+        raise ValueError(f"admit must be Latency(average=...) or Latency(each=...), got {limit!r}")
+    condition = Condition.AVERAGE if limit.kind == "average" else Condition.EACH
+    return Admission(limit_ns=round(limit.limit_s * 1e9), condition=condition)
 
 
 def _folder(argument: str, path: str | Path) -> Path:

@@ -58,6 +58,18 @@ class TaskReport:
         return self.rows_in - self.rows_refused
 
 
+def total_report(tasks: tuple[TaskReport, ...]) -> TaskReport:
+    """Add the tasks of an operator up; what rows cost by key is left out."""
+    return TaskReport(
+        instance=-1,
+        rows_in=sum(task.rows_in for task in tasks),
+        rows_refused=sum(task.rows_refused for task in tasks),
+        busy_ns=sum(task.busy_ns for task in tasks),
+        latency_ns_sum=sum(task.latency_ns_sum for task in tasks),
+        latency_ns_max=max((task.latency_ns_max for task in tasks), default=0),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What a finished batch showed.

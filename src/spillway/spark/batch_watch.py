@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import Observation
 
+from spillway.spark.metrics import Metrics, merged
 from spillway.spark.observe import Timing, observation
 from spillway.state import offsets
 
@@ -31,15 +32,13 @@ class BatchWatch(threading.Thread):
 
     def __init__(
         self,
-        observed: Sequence[Observation],
+        batch: GuardedBatch,
         *,
-        committed_at_s: Callable[[], float | None],
-        report: Callable[[dict[str, Any], float], None],
+        report: Callable[[Metrics, float], None],
     ) -> None:
-        """Watch a batch; `committed_at_s` says when it was committed, None before."""
+        """Watch a batch; what it is observed by may be added while it runs."""
         super().__init__(daemon=True, name="spillway-batch-watch")
-        self._observed = observed
-        self._committed_at_s = committed_at_s
+        self.batch = batch
         self._report = report
         self._last_look = threading.Event()
 
@@ -48,9 +47,12 @@ class BatchWatch(threading.Thread):
 
         The commit first: a look at a file does not disturb the running batch, a call to Spark does.
         """
-        ended_at_s = self._wait(self._committed_at_s)
-        metrics = self._wait(lambda: metrics_of(self._observed)) if ended_at_s else None
-        if metrics and ended_at_s:
+        ended_at_s = self._wait(self.batch.committed_at_s)
+        if ended_at_s is None:
+            return
+        metrics = self._wait(lambda: metrics_of(self.batch.observed))
+        metrics = metrics or merged(filter(None, map(_metrics_of, self.batch.observed)))
+        if metrics:  # without those that no action ever used
             self._report(metrics, ended_at_s)
 
     def settle(self) -> None:
@@ -65,18 +67,17 @@ class BatchWatch(threading.Thread):
         return found
 
 
-def metrics_of(observed: Sequence[Observation]) -> dict[str, Any] | None:
+def metrics_of(observed: Sequence[Observation]) -> Metrics | None:
     """Return all metrics of the first action, None before its end. Does not block."""
-    metrics: dict[str, Any] = {}
-    for each in observed:
-        inner = getattr(each, "_jo", None)  # classic Spark: `get` would block
-        if inner is not None and not inner.future().isCompleted():
-            return None
-        found = dict(each.get)
-        if not found:
-            return None
-        metrics |= found
-    return metrics
+    found = [_metrics_of(each) for each in observed]
+    return merged(found) if found and all(found) else None
+
+
+def _metrics_of(observed: Observation) -> Metrics:
+    inner = getattr(observed, "_jo", None)  # classic Spark: `get` would block
+    if inner is not None and not inner.future().isCompleted():
+        return {}
+    return dict(observed.get)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class GuardedBatch:
     run_id: str
     checkpoint: Path | None
     strata: tuple[str, ...]
-    observed: tuple[Observation, ...]
+    observed: list[Observation]  # grows while the batch is described
 
     def committed_at_s(self) -> float | None:
         """Return the commit time; without a checkpoint the end of the first action must do."""
@@ -124,7 +125,7 @@ def watch_batch(batch: GuardedBatch, recorder: Recorder) -> BatchWatch:
     """Start a watch that records the batch when it is done."""
     watched_at_s = time.time()
 
-    def report(metrics: dict[str, Any], ended_at_s: float) -> None:
+    def report(metrics: Metrics, ended_at_s: float) -> None:
         timing = batch.timing(watched_at_s, ended_at_s)
         recorder.record(
             observation(metrics, timing, batch.strata),
@@ -134,6 +135,6 @@ def watch_batch(batch: GuardedBatch, recorder: Recorder) -> BatchWatch:
             started_at_s=timing.started_at_s,
         )
 
-    watch = BatchWatch(batch.observed, committed_at_s=batch.committed_at_s, report=report)
+    watch = BatchWatch(batch, report=report)
     watch.start()
     return watch

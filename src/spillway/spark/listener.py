@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
+from spillway.spark.metrics import merged
 from spillway.spark.observe import observation, progress_offsets, progress_timing
 
 if TYPE_CHECKING:
@@ -92,31 +93,35 @@ class _JavaListener:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
-class GateListener(ReportListener):
+class GuardListener(ReportListener):
     """Records every batch that carries the guard's metrics; other queries' reports pass by."""
 
-    def __init__(self, *, metric: str, strata: tuple[str, ...], recorder: Recorder) -> None:
-        """Listen for batches that were observed under the name `metric`."""
+    def __init__(self, *, gate: str, strata: tuple[str, ...], recorder: Recorder) -> None:
+        """Listen for batches that a gate counted under this name, or one of the `operators`."""
         super().__init__(self._record)
         self.query_id = ""  # of the last batch heard
-        self._metric = metric
+        self.operators: list[str] = []
+        self._gate = gate
         self._strata = strata
         self._recorder = recorder
 
     def _record(self, report: Report) -> None:
         observed = report.get("observedMetrics", {})
-        metrics = observed.get(self._metric)
-        if metrics is None:
+        own = [observed[name] for name in (self._gate, *self.operators) if name in observed]
+        if not own:
             return
         self.query_id = report["id"]
-        guard = self._metric.rpartition("#")[0] + "#"
-        if sum(name.startswith(guard) for name in observed) > 1:
-            self._recorder.complain("a guard stands twice in one query: only the last is booked")
+        self._check_one_gate(observed)
         timing = progress_timing(report)
         self._recorder.record(
-            observation(metrics, timing, self._strata),
+            observation(merged(own), timing, self._strata),
             query_id=report["id"],
             run_id=report["runId"],
             offsets=progress_offsets(report),
             started_at_s=timing.started_at_s,
         )
+
+    def _check_one_gate(self, observed: Report) -> None:
+        guard = self._gate.rpartition("#")[0] + "#"
+        if sum(name.startswith(guard) for name in observed) > 1:
+            self._recorder.complain("a guard stands twice in one query: only the last is booked")

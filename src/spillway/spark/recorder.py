@@ -15,7 +15,7 @@ from spillway.state import files
 from spillway.state.ledger import Entry, Ledger
 from spillway.state.memory import Memory
 from spillway.state.plan_log import PlanLog
-from spillway.values import LoopState, Observation, PinnedPlan
+from spillway.values import LoopState, Observation, PinnedPlan, total_report
 
 _log = logging.getLogger("spillway")
 _PRUNE_EVERY = 100
@@ -65,7 +65,7 @@ class Recorder:
         entry = Entry(
             query_id=query_id,
             run_id=run_id,
-            seen=replace(seen, quantiles=()),  # one bounded line per batch
+            seen=_in_brief(seen),
             plan=self._plan(query_id, seen.batch_id),
             identity=self.identity,
             offsets=offsets,
@@ -109,3 +109,8 @@ class Recorder:
         """Count a fault and log it, on one line."""
         self.faults += 1
         _log.warning("%s", printable(complaint))
+
+
+def _in_brief(seen: Observation) -> Observation:
+    """Return what one bounded line of the ledger holds: all tasks as one, no sketches."""
+    return replace(seen, quantiles=(), tasks=(total_report(seen.tasks),) if seen.tasks else ())

@@ -12,6 +12,7 @@ from spillway.values import Observation, PinnedPlan
 
 _KIND = "ledger entry"
 _SEGMENT_BATCHES = 1000
+REFUSED = ("in the operator", "waited too long")  # stratum and reason of what an operator refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +28,17 @@ class Entry:
     started_at_s: float
 
     def __post_init__(self) -> None:
-        """Refuse an entry whose strata do not add up to the batch."""
+        """Refuse an entry whose strata do not add up to the batch.
+
+        They count what passed the gate; of that the operator may have refused some.
+        """
         counted = [(stratum.rows_in, stratum.rows_kept) for stratum in self.seen.strata]
         totals = (sum(pair[0] for pair in counted), sum(pair[1] for pair in counted))
-        if totals != (self.seen.rows_in, self.seen.rows_kept):
+        batch = (self.seen.rows_in, self.seen.rows_kept + self.seen.rows_refused)
+        if self.seen.strata and totals != batch:
             raise ValueError(
                 f"strata of batch {self.seen.batch_id} must add up to "
-                f"{(self.seen.rows_in, self.seen.rows_kept)} (rows in, kept), got {totals}"
+                f"{batch} (rows in, through the gate), got {totals}"
             )
 
     @property
@@ -48,7 +53,7 @@ class Entry:
 
     @property
     def rows_shed(self) -> int:
-        """Rows of the batch that the gate gave up."""
+        """Rows of the batch that the gate or the operator gave up."""
         return self.seen.rows_in - self.seen.rows_kept
 
 
@@ -97,6 +102,7 @@ class Ledger:
             for stratum in entry.seen.strata:
                 key = (stratum.name, entry.reason)
                 shed[key] = shed.get(key, 0) + stratum.rows_shed
+            shed[REFUSED] = shed.get(REFUSED, 0) + entry.seen.rows_refused
         return Totals(
             batches=len(entries),
             rows_in=sum(entry.seen.rows_in for entry in entries),

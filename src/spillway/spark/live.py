@@ -1,0 +1,92 @@
+"""What is live of a guard in this process: who hears of its batches and keeps its books."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation, SparkSession
+
+from spillway.loop import Loop
+from spillway.spark.batch_watch import BatchWatch, GuardedBatch, watch_batch
+from spillway.spark.listener import GuardListener
+from spillway.spark.recorder import Recorder
+
+if TYPE_CHECKING:
+    from spillway.spark.gate import Gate
+
+
+class Live:
+    """Listener, recorder and watch of one guard."""
+
+    def __init__(self, *, name: str, loop: Loop, state: Path) -> None:
+        """Start with nothing to hear."""
+        self.name = name
+        self.listener: GuardListener | None = None
+        self.recorder: Recorder | None = None
+        self._loop, self._state = loop, state
+        self._run_id = ""
+        self._watch: BatchWatch | None = None
+
+    def hear_gate(self, spark: SparkSession, gate: Gate) -> str:
+        """Listen for a stream's batches from now on; return the name to count them under."""
+        self._leave(spark)
+        metric = f"spillway:{self.name}#{_token()}"
+        self._listen(spark, metric, gate.names, gate.identity)
+        return metric
+
+    def hear_operator(self, spark: SparkSession) -> str:
+        """Listen for an operator too; return the name for the reports of its tasks."""
+        if self.listener is None:
+            self._listen(spark, f"spillway:{self.name}#", (), ())
+        assert self.listener is not None
+        self.listener.operators.append(f"spillway:{self.name}:operator#{_token()}")
+        return self.listener.operators[-1]
+
+    def watch(
+        self,
+        batch_id: int,
+        observed: tuple[Observation, ...],
+        *,
+        checkpoint: Callable[[], Path | None],
+        gate: Gate | None = None,
+    ) -> None:
+        """Watch a batch inside `foreachBatch`; an operator joins the gate of its batch."""
+        if gate is None and self._watch is not None and self._watch.batch.batch_id == batch_id:
+            self._watch.batch.observed.extend(observed)
+            return
+        self.settle()
+        names, identity = (gate.names, gate.identity) if gate else ((), ())
+        if self.recorder is None:
+            self._run_id = str(uuid.uuid4())
+            self.recorder = Recorder(loop=self._loop, state=self._state, identity=identity)
+        batch = GuardedBatch(batch_id, self._run_id, checkpoint(), names, list(observed))
+        self._watch = watch_batch(batch, self.recorder)
+
+    def settle(self) -> None:
+        """Wait until the last batch is recorded, as far as it can be."""
+        if self._watch is not None:
+            self._watch.settle()
+
+    def _listen(
+        self, spark: SparkSession, metric: str, strata: tuple[str, ...], identity: tuple[str, ...]
+    ) -> None:
+        self.recorder = Recorder(loop=self._loop, state=self._state, identity=identity)
+        self.listener = GuardListener(gate=metric, strata=strata, recorder=self.recorder)
+        spark.streams.addListener(self.listener)
+
+    def _leave(self, spark: SparkSession) -> None:
+        """Stop listening for the query before; refuse while it runs."""
+        if self.listener is None:
+            return
+        if self.listener.query_id in {str(query.id) for query in spark.streams.active}:
+            raise ValueError(
+                f"guard {self.name!r} protects a running query already; make another guard"
+            )
+        spark.streams.removeListener(self.listener)
+
+
+def _token() -> str:
+    return uuid.uuid4().hex[:8]
