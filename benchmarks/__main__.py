@@ -15,7 +15,16 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from benchmarks import report
 from benchmarks.measure import Figure
 
-NAMES = ("per_batch", "overhead", "shedding", "estimators", "sketch", "admission")
+NAMES = (
+    "per_batch",
+    "overhead",
+    "shedding",
+    "estimators",
+    "sketch",
+    "admission",
+    "operator",
+    "balance",
+)
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
@@ -44,6 +53,10 @@ def main(
     sketch: cost sketches: rows per second, growth with keys, merging, error.
 
     admission: load-aware shedding row by row against the same in Python.
+
+    operator: a guarded Python operator against the same function in plain mapInArrow.
+
+    balance: cost-aware placement: its own cost, and batch times against Spark's repartition.
 
     Every figure is a median over interleaved repetitions, compared pair by pair, with quartiles.
     The exit code is 1 if a bound is missed; a missed goal only shows.

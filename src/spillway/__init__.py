@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from spillway.cost.average import AverageCost
+from spillway.cost.by_key import CostByKey
 from spillway.guard import Guard
 from spillway.objective import Latency
 from spillway.overload.controller import FixedRate, HoldLatency
+from spillway.shedders.load_aware import LoadAware
 from spillway.shedders.semantic import Semantic
 from spillway.shedders.uniform import Uniform
 from spillway.state.ledger import Ledger
@@ -26,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AverageCost",
     "Budget",
+    "CostByKey",
     "FixedRate",
     "Forecast",
     "Guard",
@@ -33,6 +36,7 @@ __all__ = [
     "Latency",
     "Ledger",
     "Limits",
+    "LoadAware",
     "Observation",
     "Plan",
     "Semantic",

@@ -101,17 +101,29 @@ def study(
             metavar="FIGURE", help="Only these figures; all if none.", show_default=False
         ),
     ] = None,
+    on: Annotated[
+        str,
+        typer.Option(help="Where: sim (virtual time, figures 4 on) or spark (the prototype's)."),
+    ] = "sim",
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer runs and points: a first look, in seconds.")
+        bool, typer.Option("--quick", help="Fewer runs and points: a first look.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of all runs.", min=0)] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the report.", file_okay=False, show_default="spillway-NAME"),
+        typer.Option(
+            help="Folder for the report.",
+            file_okay=False,
+            show_default="spillway-NAME, spillway-NAME-on-spark",
+        ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes to use.", min=1, show_default="one per core; one if quick"),
+        typer.Option(
+            help="Processes to use.",
+            min=1,
+            show_default="one per core; one if quick or on Spark",
+        ),
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Compute everything again, whatever was computed.")
@@ -123,20 +135,24 @@ def study(
     holds. Writes report.html (self-contained), claims.json, claims.md and figures/ (SVG, PNG).
 
     What has been computed is kept in .spillway-study/ of the current folder: a study that was
-    interrupted goes on where it stopped. The same seed gives the same numbers, whatever the number
-    of workers.
+    interrupted goes on where it stopped. On virtual time the same seed gives the same numbers,
+    whatever the number of workers; on Spark it gives the same streams, and a real clock measures.
 
     Ends with 0 if every claim holds, with 1 if some do not (it says which), with 2 if an argument
     makes no sense, with 3 if a computation failed, with 130 if it was interrupted.
 
     Example: spillway study las --quick
     """
-    from spillway.studies.run import STUDIES, Order, StudyError
+    from spillway.studies.run import ON_SPARK, STUDIES, Order, StudyError
 
-    if name not in STUDIES:
-        known = ", ".join(STUDIES)
-        raise typer.BadParameter(f"the study must be one of {known}, got {name!r}")
-    order = Order(module=STUDIES[name], figures=tuple(figures or ()), seed=seed, quick=quick)
+    if on not in ("sim", "spark"):
+        raise typer.BadParameter(f"--on must be sim or spark, got {on!r}")
+    known = ON_SPARK if on == "spark" else STUDIES
+    if name not in known:
+        raise typer.BadParameter(f"the study must be one of {', '.join(known)}, got {name!r}")
+    if on == "spark":
+        workers = _one_on_spark(workers)
+    order = Order(module=known[name], figures=tuple(figures or ()), seed=seed, quick=quick)
     try:
         _ = order.jobs
     except ValueError as error:
@@ -144,7 +160,7 @@ def study(
 
     from spillway.studies.show import show  # matplotlib loads here, after the checks
 
-    console, folder = Console(), out or Path(f"spillway-{name}")
+    console, folder = Console(), out or Path(f"spillway-{order.study.name}")
     try:
         held = show(order, out=folder, workers=workers, fresh=fresh, console=console)
     except StudyError as error:
@@ -154,6 +170,20 @@ def study(
         console.print("Interrupted. The same command goes on from here.")
         raise typer.Exit(130) from error
     raise typer.Exit(0 if held else 1)
+
+
+def _one_on_spark(workers: int | None) -> int:
+    """One worker: runs that share the cores would measure each other. Java must be there."""
+    from spillway.java import JavaNotFound, ensure_java
+
+    if workers not in (None, 1):
+        raise typer.BadParameter(f"--workers must be 1 on Spark, got {workers}")
+    try:
+        ensure_java()
+    except JavaNotFound as error:
+        typer.secho(str(error), fg="red", err=True)
+        raise typer.Exit(3) from error
+    return 1
 
 
 @app.command()

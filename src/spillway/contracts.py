@@ -6,9 +6,22 @@ the other. A policy is a frozen config; what moves is a state that the loop carr
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from spillway.values import Budget, ControllerState, CostState, Forecast, Observation, Plan
+import numpy as np
+from numpy.typing import NDArray
+
+from spillway.values import (
+    Budget,
+    ControllerState,
+    CostState,
+    CostTable,
+    Forecast,
+    Observation,
+    Plan,
+)
+
+Floats = NDArray[np.float64]
 
 
 class CostModel(Protocol):
@@ -20,6 +33,15 @@ class CostModel(Protocol):
 
     def forecast(self, state: CostState, rows: float) -> Forecast | None:
         """Predict what a batch of `rows` rows takes; None while nothing is known."""
+        ...
+
+
+@runtime_checkable
+class KeyedCostModel(CostModel, Protocol):
+    """A cost model that also says what each key costs."""
+
+    def table(self, state: CostState) -> CostTable | None:
+        """Return what keys cost, for the gate and the placement; None while nothing is known."""
         ...
 
 
@@ -57,4 +79,27 @@ class Shedder(Protocol):
 
     def plan(self, seen: Observation | None, budget: Budget) -> Plan:
         """Cut the coming batch down to the budget."""
+        ...
+
+
+@runtime_checkable
+class KeyedShedder(Shedder, Protocol):
+    """A shedder that tells rows apart by what their key costs.
+
+    The gate gives its `score` a column with the estimated cost, and observes a sample of the rows
+    that come in: item of the key, and worth.
+    """
+
+    @property
+    def key(self) -> str:
+        """Column whose value says what a row costs."""
+        ...
+
+    @property
+    def worth(self) -> str | None:
+        """SQL expression of what a row is worth, never negative; None if no sample is needed."""
+        ...
+
+    def scores(self, costs_ns: Floats, worths: Floats) -> Floats:
+        """Compute what `score` says in SQL."""
         ...

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlparse
 
 from spillway.contracts import Controller, CostModel, Shedder
-from spillway.cost.average import AverageCost
+from spillway.cost.by_key import CostByKey
 from spillway.loop import Loop
 from spillway.objective import Latency
 from spillway.overload.controller import HoldLatency
@@ -62,7 +62,7 @@ class Guard:
         self._checkpoint = _folder("checkpoint", checkpoint) if checkpoint else None
         self.loop = Loop(
             controller=_controller(objective, control),
-            cost=cost or AverageCost(),
+            cost=cost or CostByKey(),
             shedder=shed or Uniform(),
             limits=limits or Limits(),
         )
@@ -117,8 +117,6 @@ class Guard:
                   while the operator runs. A replayed batch may refuse others.
         batch_id: the batch, inside `foreachBatch` (and only there).
         """
-        from pyspark.sql import Observation
-
         from spillway.spark.operator import Operator
 
         _check_mode(df, batch_id)
@@ -133,10 +131,7 @@ class Guard:
         )
         if batch_id is None:
             return operator.attach(df, self.live.hear_operator(df.sparkSession))
-        observed = Observation(f"spillway:{self.name}:{batch_id}:operator")
-        mapped = operator.attach(df, observed)
-        self.live.watch(batch_id, (observed,), checkpoint=lambda: self.checkpoint)
-        return mapped
+        return operator.attach(df, self.live.watch_operator(batch_id, lambda: self.checkpoint))
 
     def balance(
         self,
@@ -237,7 +232,7 @@ class Guard:
         self.live.settle()
         pinned = self._planner().plan_for(batch_id)
         kept, observed = gate.attach_batch(df, pinned, f"spillway:{self.name}:{batch_id}")
-        self.live.watch(batch_id, observed, checkpoint=lambda: self.checkpoint, gate=gate)
+        self.live.watch(batch_id, observed, lambda: self.checkpoint, gate)
         return kept
 
     @property

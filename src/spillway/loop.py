@@ -9,14 +9,18 @@ import math
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from spillway.contracts import Controller, CostModel, Shedder
+import numpy as np
+
+from spillway.contracts import Controller, CostModel, KeyedCostModel, KeyedShedder, Shedder
 from spillway.cost.average import AverageCost
+from spillway.cost.table import usual
 from spillway.shedders.uniform import Uniform
 from spillway.values import (
     SCORE_MAX,
     SCORE_MIN,
     BatchAhead,
     Budget,
+    CostTable,
     Limits,
     LoopState,
     Observation,
@@ -25,6 +29,7 @@ from spillway.values import (
 
 _SPANS_MAX = 40
 _DURATION_S_MAX = 1e10  # longer is no duration but a broken clock
+_SAMPLE_MIN = 64  # a smaller sample of rows does not replace a larger one
 _GUESS = 4.0  # a guessed batch is at most so many times larger or smaller than the last
 
 
@@ -68,8 +73,10 @@ class Loop:
         if forecast is not None and guessed > 0:
             forecast = replace(forecast, surge=rows / guessed)
         budget = self.controller.budget(state.controller, state.seen, forecast)
-        budget = self._limit(budget, state, ahead)
-        return self._clamp(self.shedder.plan(state.seen, budget))
+        costs = self.cost.table(state.cost) if isinstance(self.cost, KeyedCostModel) else None
+        budget = replace(self._limit(budget, state, ahead), sample=self._priced(state, costs))
+        plan, faults = self._clamp(self.shedder.plan(state.seen, budget))
+        return replace(plan, costs=costs), faults
 
     def open_plan(self, reason: str) -> Plan:
         """Return the plan that keeps everything."""
@@ -89,7 +96,18 @@ class Loop:
         missed = ahead.batch_id - 1 - state.batch_id - self.limits.stale_batches
         if share < 1.0 and missed > 0:
             share, reason = 1.0 - (1.0 - share) * 0.5**missed, "no recent observation"
-        return replace(budget, work_s_max=share * budget.work_s_full, reason=reason)
+        work_s_max, keep_min = share * budget.work_s_full, self.limits.keep_min
+        return replace(budget, work_s_max=work_s_max, reason=reason, keep_min=keep_min)
+
+    def _priced(self, state: LoopState, costs: CostTable | None) -> tuple[tuple[float, float], ...]:
+        """Price the rows of the sample by the table that the gate will look up."""
+        sample = state.seen.sample if state.seen else ()
+        lookup = usual(costs)
+        if not sample or lookup is None or not isinstance(self.shedder, KeyedShedder):
+            return ()
+        items, worths = np.asarray(sample).T
+        costs_ns = lookup.foresee_ns(items.astype(np.int64))
+        return tuple(zip(costs_ns.tolist(), worths.tolist(), strict=True))
 
     def _clamp(self, plan: Plan) -> tuple[Plan, int]:
         """Put every rate into [keep_min, 1]; open what makes no sense, and count it."""
@@ -98,13 +116,13 @@ class Loop:
         rates = (*plan.rates, plan.unrated)
         faults = sum(not 0.0 <= rate <= 1.0 for rate in rates)
         *bounded, unrated = (self._bound(rate) for rate in rates)
-        edges = tuple(min(max(edge, SCORE_MIN), SCORE_MAX) for edge in plan.edges)
+        edges = tuple(float(min(max(edge, SCORE_MIN), SCORE_MAX)) for edge in plan.edges)
         return replace(plan, edges=edges, rates=tuple(bounded), unrated=unrated), faults
 
     def _bound(self, rate: float) -> float:
         if math.isnan(rate):
             return 1.0
-        return min(max(rate, self.limits.keep_min), 1.0)
+        return float(min(max(rate, self.limits.keep_min), 1.0))  # NumPy prints its own otherwise
 
 
 def state_of(state: LoopState, query_id: str) -> LoopState:
@@ -135,10 +153,16 @@ def _spans(
 
 
 def _remember(before: Observation | None, seen: Observation) -> Observation:
-    """Keep the last known quantiles when a batch showed none."""
-    if seen.quantiles or before is None:
+    """Keep the last known quantiles and sample when a batch showed none, and no reports."""
+    seen = replace(seen, tasks=())
+    if before is None:
         return seen
-    return replace(seen, quantiles=before.quantiles)
+    larger = len(seen.sample) >= min(len(before.sample), _SAMPLE_MIN)
+    return replace(
+        seen,
+        quantiles=seen.quantiles or before.quantiles,
+        sample=seen.sample if larger else before.sample,
+    )
 
 
 def _rows_guessed(state: LoopState) -> float:

@@ -77,7 +77,8 @@ class Observation:
     Latencies run from a row's arrival to the end of its batch, over the kept rows; None where no
     arrival column was named and they could not be estimated. `quantiles` are those of the score.
     `rows_refused` passed the gate and were refused by the operator: they are not kept. `tasks` are
-    the operator's own reports, `cost_ns_mean` the mean estimated cost of the rows that came in.
+    the operator's own reports. `cost_ns_mean` is the mean estimated cost of the rows that came in,
+    `cost_ns_kept` of those that were kept; `sample` has (item of the key, worth) of some that came.
     """
 
     batch_id: int
@@ -94,6 +95,8 @@ class Observation:
     rows_refused: int = 0
     tasks: tuple[TaskReport, ...] = ()
     cost_ns_mean: float | None = None
+    cost_ns_kept: float | None = None
+    sample: tuple[tuple[float, float], ...] = ()
 
     @property
     def work_s(self) -> float:
@@ -128,6 +131,9 @@ class Forecast:
 class Budget:
     """What the coming batch may spend on its rows, beside what all of them would need.
 
+    `keep_min` is the least rate at which rows are kept. `sample` has (cost in ns, worth) of rows
+    like those to come, at the costs by which the gate will tell them apart; may be empty.
+
     >>> Budget(work_s_max=0.5, work_s_full=2.0, reason="overload").share
     0.25
     """
@@ -135,6 +141,8 @@ class Budget:
     work_s_max: float
     work_s_full: float
     reason: str
+    keep_min: float = 0.0
+    sample: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         """Reject budgets that are no amounts of time."""
@@ -238,13 +246,18 @@ class CostState:
 
     `samples` are the latest (rows kept, seconds taken) pairs, oldest first; `work` the latest
     (seconds of operator work, seconds taken) pairs of a guarded operator. `costs` are what its keys
-    cost, as a serialised `HeavySketch`; `instances` one `CostSketch` for each of its instances.
+    cost, as a serialised `HeavySketch`; `instances` one `CostSketch` for each of its instances;
+    `table` both as a gate looks them up; `row_ns` the mean cost of the rows that came in last, and
+    `busiest` the share of the last batch's work that one task did.
     """
 
     samples: tuple[tuple[float, float], ...] = ()
     work: tuple[tuple[float, float], ...] = ()
     costs: bytes = b""
     instances: tuple[bytes, ...] = ()
+    table: CostTable | None = None
+    row_ns: float = 0.0
+    busiest: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from numba import njit
 
 from spillway.kernels.heavy import bucket_of
-from spillway.kernels.sketch import cell
+from spillway.kernels.sketch import add, cell
 
 COST_MASK = (1 << 32) - 1
 
@@ -28,3 +28,10 @@ def look_up(heavy, cells, multipliers, items, found):
                 if heavy[bucket, place] >> 32 == item and heavy[bucket, place] != 0:
                     least = heavy[bucket, place]
         found[t] = least & COST_MASK
+
+
+@njit(cache=True)
+def add_keys(frequency, work_ns, multipliers, keys, counts, works_ns):
+    """Add many keys to a sketch, each with how often it came and the work it took."""
+    for t in range(keys.size):
+        add(frequency, work_ns, multipliers, keys[t], counts[t], works_ns[t])

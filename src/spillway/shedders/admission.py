@@ -171,6 +171,11 @@ class LoadShedder:
         self._model = model
         las.received(self._memory, las.mean_ns(model), self.config.faithful)
 
+    def sync(self, now_ns: float) -> None:
+        """Set the clock: by now the operator has done what was admitted, whatever was foreseen."""
+        self._memory[las.BUSY_UNTIL] = now_ns
+        self._memory[las.BUSY_FIX] = 0.0
+
     def asks(self) -> tuple[float, float] | None:
         """After an admitted row: the estimates that it carries to the operator, if it does.
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spillway.kernels.uniform import salt_of
+from spillway.contracts import KeyedShedder
+from spillway.kernels.uniform import salt_of, uniforms
 from spillway.loop import Loop
 from spillway.sim.conditions import Engine, Feedback, Rows, Workload
+from spillway.sim.keyed import Keyed, reports
 from spillway.sim.news import News
 from spillway.sim.promises import BrokenPromise, Ground, Promises
 from spillway.sim.taken import Taken, arrivals_s, latencies_s
@@ -110,6 +112,7 @@ class _Run:
         self._wait()
         planned_s, rows = self.now_s, self._take()
         pinned = self._decide(batch_id, rows.count)
+        rows = self._priced(rows, pinned)
         strata = rows.strata(pinned.plan)
         kept = rows.kept(pinned, strata)
         attempt = self._execute(rows, kept)
@@ -118,6 +121,7 @@ class _Run:
             self.promises.check_replay(kept, rows.kept(pinned, strata))
             attempt = self._execute(rows, kept)
         seen = self._observe(batch_id, rows, (strata, kept), attempt, planned_s)
+        seen = self._reported(seen, rows, pinned, (strata, kept), attempt)
         batch = self._finish(rows, pinned, seen, attempt, planned_s)
         self.promises.check(batch, strata, kept)
         return batch
@@ -151,7 +155,20 @@ class _Run:
             cost_s=self.workload.cost_s,
             costs_s=self._costs_s(columns),
             scores=self._scores(columns),
+            keyed=self._keyed(columns),
         )
+
+    def _keyed(self, columns: Mapping[str, Ints | Floats]) -> Keyed | None:
+        if self.workload.key is None:
+            return None
+        return Keyed.of(columns, self.workload.key, getattr(self.loop.shedder, "utility", None))
+
+    def _priced(self, rows: Taken, pinned: PinnedPlan) -> Taken:
+        """Let a load-aware gate look up what the rows cost by the plan's table."""
+        shedder = self.loop.shedder
+        if not isinstance(shedder, KeyedShedder) or rows.keyed is None:
+            return rows
+        return replace(rows, scores=rows.keyed.scores(shedder, pinned.plan))
 
     def _arrived(self, now_s: float) -> int:
         return int(np.searchsorted(self.arrivals_s, now_s, side="right"))
@@ -163,7 +180,7 @@ class _Run:
 
     def _scores(self, columns: Mapping[str, Ints | Floats]) -> Floats | None:
         score = self.loop.shedder.score
-        if score is None:
+        if score is None or isinstance(self.loop.shedder, KeyedShedder):
             return None
         if score not in columns:
             known = ", ".join(columns) or "none: the workload has no content"
@@ -218,6 +235,32 @@ class _Run:
             offset_span=float(rows.count) if self.engine.sizes_known else None,
             quantiles=rows.quantiles(self.loop.shedder.quantiles),
             strata=self._counts(strata, kept),
+        )
+
+    def _reported(
+        self,
+        seen: Observation,
+        rows: Taken,
+        pinned: PinnedPlan,
+        fate: tuple[Ints, Bools],
+        attempt: _Attempt,
+    ) -> Observation:
+        """Add what a guarded operator reports, and what a load-aware gate observes."""
+        if rows.keyed is None or rows.costs_s is None:
+            return seen
+        strata, kept = fate
+        costs_s = rows.costs_s[kept] * self.workload.factor_at(attempt.start_s)
+        seen = replace(seen, tasks=reports(rows.keyed.items[kept], costs_s, self.engine.cores))
+        if not isinstance(self.loop.shedder, KeyedShedder):
+            return seen
+        costs_ns = rows.keyed.costs_ns(pinned.plan)
+        rated = strata < len(self.loop.shedder.strata)
+        drawn = uniforms(pinned.salt, rows.numbers)
+        return replace(
+            seen,
+            cost_ns_mean=float(costs_ns.mean()),
+            cost_ns_kept=float(costs_ns[kept].mean()) if kept.any() else None,
+            sample=rows.keyed.sample(drawn, rated) if self.loop.shedder.worth else (),
         )
 
     def _counts(self, strata: Ints, kept: Bools) -> tuple[StratumCount, ...]:

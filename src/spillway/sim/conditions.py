@@ -32,12 +32,15 @@ class Workload:
 
     A row costs `cost_s`, plus its `work_us` if there is `content`; from each second named in
     `slower` on, that many times as much. A shedder's score must name a column of the content.
+    With a `key` (a column of integers) the rows' operator reports what they took by it, as a
+    guarded operator does on Spark; a shedder's key and utility must then be columns as well.
     """
 
     arrivals: Schedule
     cost_s: float = 0.0
     content: Rows | None = None
     slower: tuple[tuple[float, float], ...] = ()
+    key: str | None = None
 
     def __post_init__(self) -> None:
         """Reject costs that are none and more rows than fit into memory."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillway.kernels.uniform import uniforms
+from spillway.sim.keyed import Keyed
 from spillway.sim.trace import Latencies
 from spillway.values import PinnedPlan, Plan
 from spillway.workload.rate import Schedule
@@ -23,13 +24,17 @@ _SLICE_ROWS = 1 << 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The rows of a batch: where they stand, when they came, what they cost and score."""
+    """The rows of a batch: where they stand, when they came, what they cost and score.
+
+    The scores of a load-aware shedder depend on the plan: `keyed` is what they follow from.
+    """
 
     first: int
     arrivals_s: Floats
     cost_s: float
     costs_s: Floats | None
     scores: Floats | None
+    keyed: Keyed | None = None
 
     @property
     def count(self) -> int:

@@ -128,7 +128,7 @@ def _plan_reader(
     planner: Planner, gate: Gate
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that a Python worker runs once in every batch."""
-    strata, score = gate.strata, gate.score
+    strata, score, key = gate.strata, gate.score, gate.key
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -143,7 +143,7 @@ def _plan_reader(
         for _ in batches:
             pass
         pinned = planner.plan_for(checked, query_id)
-        values = Gate(identity=(), strata=strata, score=score).plan_values(pinned)
+        values = Gate(identity=(), strata=strata, score=score, key=key).plan_values(pinned)
         yield pa.RecordBatch.from_pylist([values])
 
     return read

@@ -16,7 +16,9 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spillway.cost.table import gate_array
 from spillway.spark.columns import PREFIX, WEIGHT
+from spillway.spark.cost_sql import COST, ITEM, TABLE, array_sql, cost_columns
 from spillway.spark.uniform import hash_sql, leftover_sql, quoted, uniform_sql
 from spillway.values import PinnedPlan
 
@@ -24,9 +26,12 @@ UNRATED, PROTECTED = "unrated", "protected"
 KEPT = ":kept"  # ends the name of the metrics over the kept rows
 _PLAN, _HASH = PREFIX + "plan", PREFIX + "hash"
 _STRATUM, _GUARDED = PREFIX + "stratum", PREFIX + "protected"
+_SCORE = PREFIX + "score"
+_TABLE = "table"
 _KEPT = f"{WEIGHT} IS NOT NULL"
 _QUANTILE_ACCURACY = 2000
 _PARSED_MAX = 200
+_SAMPLE_ROWS = 512
 
 Fields = Mapping[str, str]
 
@@ -36,7 +41,8 @@ class Gate:
     """Where the rows come from and how they are told apart; the plan says what happens to them.
 
     `strata` are the shedder's; `score`, `protect` and `arrived` may be missing. `p99` asks for the
-    99th percentile of the latency, which costs more than its mean and worst.
+    99th percentile of the latency, which costs more than its mean and worst. With a `key` the gate
+    looks up what every row costs, for the score to use; `worth` asks for a sample of the rows.
     """
 
     identity: tuple[str, ...]
@@ -46,6 +52,8 @@ class Gate:
     protect: Column | str | None = None
     arrived: str | None = None
     p99: bool = False
+    key: str | None = None
+    worth: str | None = None
     _parsed: dict[str, Column] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -62,7 +70,7 @@ class Gate:
         fields = {name: f"{_PLAN}.{name}" for name in self.plan_type().fieldNames()}
         fields["hash"] = hash_sql(fields["salt"], self.identity)
         placed = self._placed(self._marked(df).select("*", plan.alias(_PLAN)), fields)
-        needed = ([_STRATUM] if self._told_apart else []) + ([_PLAN] if self._probes else [])
+        needed = [*self._counted_columns, *([_PLAN] if self._probes else [])]
         rate = self._rate(fields)
         decided = placed.selectExpr(
             *map(quoted, df.columns),
@@ -83,7 +91,7 @@ class Gate:
         came, stayed = Observation(name), Observation(name + KEPT)
         fields, sheds = self._numbers(pinned), pinned.plan.sheds
         placed = self._marked(df)
-        if sheds or self._told_apart or self._probes:
+        if sheds or self._told_apart or self._probes or self.key:
             hashed = hash_sql(f"array({fields['salt']})", self.identity)
             placed = self._placed(placed.withColumn(_HASH, F.expr(hashed)), fields)
         if sheds:
@@ -95,14 +103,25 @@ class Gate:
 
     def _placed(self, df: DataFrame, fields: Fields) -> DataFrame:
         """Number every row's stratum, once: later steps refer to the column."""
-        return df.withColumn(_STRATUM, F.expr(self._stratum(fields))) if self._told_apart else df
+        columns = self._priced(fields)
+        if self._told_apart:
+            columns.append(F.expr(f"{self._stratum(fields)} AS {_STRATUM}"))
+        return df.select("*", *columns) if columns else df
+
+    def _priced(self, fields: Fields) -> list[Column]:
+        """Look up what every row costs, and what it scores by that."""
+        if not self.key:
+            return []
+        scored = [f"{_double(self.score)} AS {_SCORE}"] if self.score else []
+        table = F.expr(f"{fields[_TABLE]} AS {TABLE}")
+        return [table, *map(self._column, [*cost_columns(self.key), *scored])]
 
     def _kept(
         self, came: DataFrame, fields: Fields, columns: list[str], stayed: Observation
     ) -> DataFrame:
         """Filter, weigh and count what is left: cheaper than to count it among all rows."""
         rate = self._rate(fields)
-        needed = ([_STRATUM] if self._told_apart else []) + ([_HASH] if self.p99 else [])
+        needed = [*self._counted_columns, *([_HASH] if self.p99 else [])]
         kept = came.where(self._keep(fields, rate)).selectExpr(
             *map(quoted, columns), f"1.0D / {rate} AS {WEIGHT}", *needed
         )
@@ -113,9 +132,11 @@ class Gate:
         """Return the type of the plan as the gate reads it."""
         doubles = [*self._rate_names(), *self._edge_names(), "probe"]
         fields = [T.StructField(name, T.DoubleType(), False) for name in doubles]
+        if self.key:
+            fields.append(T.StructField(_TABLE, T.ArrayType(T.LongType(), False), False))
         return T.StructType([T.StructField("salt", T.LongType(), False), *fields])
 
-    def plan_values(self, pinned: PinnedPlan) -> dict[str, float | int]:
+    def plan_values(self, pinned: PinnedPlan) -> dict[str, float | int | list[int]]:
         """Return the plan's numbers by the names of `plan_type`."""
         rates = (*pinned.plan.rates, *((pinned.plan.unrated,) if self.score else ()))
         return {
@@ -123,6 +144,7 @@ class Gate:
             **dict(zip(self._rate_names(), rates, strict=True)),
             **dict(zip(self._edge_names(), pinned.plan.edges, strict=True)),
             "probe": pinned.probe,
+            **({_TABLE: gate_array(pinned.plan.costs).tolist()} if self.key else {}),
         }
 
     def _numbers(self, pinned: PinnedPlan) -> dict[str, str]:
@@ -136,10 +158,11 @@ class Gate:
         doubles = {
             name: f"array({value!r}D, {value!r}D)[{either}]"
             for name, value in values.items()
-            if name != "salt"
+            if name not in ("salt", _TABLE)
         }
+        table = array_sql(gate_array(pinned.plan.costs).tolist(), held=either) if self.key else ""
         # The smallest long is no literal of its own: text is.
-        return {"salt": f"CAST('{pinned.salt}' AS BIGINT)", "hash": _HASH, **doubles}
+        return {"salt": f"CAST('{pinned.salt}' AS BIGINT)", "hash": _HASH, **doubles, _TABLE: table}
 
     def _rate_names(self) -> list[str]:
         rated = len(self.strata) + (1 if self.score else 0)
@@ -150,13 +173,19 @@ class Gate:
 
     @property
     def _probes(self) -> bool:
-        """Whether quantiles are taken from a share of the rows."""
-        return self.p99 or bool(self.quantiles)
+        """Whether quantiles or a sample are taken from a share of the rows."""
+        return self.p99 or bool(self.quantiles) or self.worth is not None
 
     @property
     def _told_apart(self) -> bool:
         """Whether there is more than one stratum."""
         return len(self.names) > 1
+
+    @property
+    def _counted_columns(self) -> list[str]:
+        """Our own columns that the counters need."""
+        keyed = [COST] + ([ITEM] if self.worth else []) if self.key else []
+        return ([_STRATUM] if self._told_apart else []) + keyed
 
     def _marked(self, df: DataFrame) -> DataFrame:
         """Give a predicate that is a Column object a name, so that text can speak of it."""
@@ -184,7 +213,7 @@ class Gate:
         return f"(CASE {' '.join(cases)} ELSE {last} END)" if cases else str(last)
 
     def _score(self) -> str:
-        return f"try_cast(({self.score}) AS DOUBLE)"
+        return _SCORE if self.key else _double(self.score)
 
     def _rate(self, fields: Fields) -> str:
         rates = [fields[name] for name in self._rate_names()]
@@ -203,11 +232,24 @@ class Gate:
             which = ", ".join(f"{quantile!r}D" for quantile in self.quantiles)
             found = f"percentile_approx({score}, array({which}), {_QUANTILE_ACCURACY})"
             metrics.append(F.expr(f"{found} AS quantiles"))
+        return metrics + self._sampled(fields)
+
+    def _sampled(self, fields: Fields) -> list[Column]:
+        """Observe what the rows cost and, of those with the least hashes, item and worth."""
+        if not self.key:
+            return []
+        metrics = [self._column(f"avg({COST}) AS cost_mean")]
+        if self.worth:
+            rated = f"{_STRATUM} < {len(self.strata)} AND {self._probed(fields)}"
+            pair, chance = f"array(double({ITEM}), {self.worth})", _if(rated, fields["hash"])
+            found = f"min_by({_if(rated, pair)}, {chance}, {_SAMPLE_ROWS})"
+            metrics.append(F.expr(f"{found} AS sample"))
         return metrics
 
     def _stayed(self, fields: Fields, kept: str = "") -> list[Column]:
         """Aggregate over the rows that are kept, or for which `kept` is true."""
-        return [*self._counts("kept", kept), *self._arrivals(fields, kept)]
+        priced = [self._column(f"avg({_if(kept, COST)}) AS cost_kept")] if self.key else []
+        return [*self._counts("kept", kept), *priced, *self._arrivals(fields, kept)]
 
     def _counts(self, prefix: str, condition: str = "") -> list[Column]:
         if not self._told_apart:
@@ -240,6 +282,10 @@ class Gate:
         if text not in self._parsed:
             self._parsed[text] = F.expr(text)
         return self._parsed[text]
+
+
+def _double(expression: str | None) -> str:
+    return f"try_cast(({expression}) AS DOUBLE)"
 
 
 def _if(condition: str, value: str) -> str:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from spillway.spark.gate import Gate
 
 
+Checkpoint = Callable[[], Path | None]
+
+
 class Live:
     """Listener, recorder and watch of one guard."""
 
@@ -45,18 +48,23 @@ class Live:
         self.listener.operators.append(f"spillway:{self.name}:operator#{_token()}")
         return self.listener.operators[-1]
 
+    def watch_operator(self, batch_id: int, checkpoint: Checkpoint) -> Observation:
+        """Watch an operator inside `foreachBatch`; it joins the gate of its batch, if any."""
+        observed = Observation(f"spillway:{self.name}:{batch_id}:operator#{_token()}")
+        if self._watch is not None and self._watch.batch.batch_id == batch_id:
+            self._watch.batch.observed.append(observed)
+        else:
+            self.watch(batch_id, (observed,), checkpoint)
+        return observed
+
     def watch(
         self,
         batch_id: int,
         observed: tuple[Observation, ...],
-        *,
-        checkpoint: Callable[[], Path | None],
+        checkpoint: Checkpoint,
         gate: Gate | None = None,
     ) -> None:
-        """Watch a batch inside `foreachBatch`; an operator joins the gate of its batch."""
-        if gate is None and self._watch is not None and self._watch.batch.batch_id == batch_id:
-            self._watch.batch.observed.extend(observed)
-            return
+        """Watch a batch inside `foreachBatch`."""
         self.settle()
         names, identity = (gate.names, gate.identity) if gate else ((), ())
         if self.recorder is None:

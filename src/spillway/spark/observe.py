@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from spillway.spark.metrics import TASKS
+from spillway.spark.task_report import decode
 from spillway.state.offsets import total_span
-from spillway.values import Observation, StratumCount
+from spillway.values import Observation, StratumCount, TaskReport
 
 Metrics = Mapping[str, Any]
 
@@ -27,20 +29,18 @@ class Timing:
 
 
 def observation(metrics: Metrics, timing: Timing, strata: tuple[str, ...]) -> Observation:
-    """Combine the gate's counters with the batch's timing; an open gate counted only once."""
-    counts = tuple(
-        StratumCount(
-            name=name,
-            rows_in=metrics[f"in_{i}"],
-            rows_kept=metrics.get(f"kept_{i}", metrics[f"in_{i}"]),
-        )
-        for i, name in enumerate(strata)
-    )
+    """Combine the gate's counters and the tasks' reports with the batch's timing.
+
+    An open gate counted only once. Without a gate the rows are those that the operator saw.
+    """
+    counts, tasks = _counts(metrics, strata), task_reports(metrics)
+    refused = sum(task.rows_refused for task in tasks)
+    came = counts or tuple(_as_count(task) for task in tasks)
     ended_at_s = timing.started_at_s + timing.duration_s
     return Observation(
         batch_id=timing.batch_id,
-        rows_in=sum(count.rows_in for count in counts),
-        rows_kept=sum(count.rows_kept for count in counts),
+        rows_in=sum(count.rows_in for count in came),
+        rows_kept=sum(count.rows_kept for count in came) - refused,
         duration_s=timing.duration_s,
         latency_s_mean=_since(metrics.get("arrived_mean"), ended_at_s),
         latency_s_p99=_since(metrics.get("arrived_first"), ended_at_s),
@@ -48,8 +48,35 @@ def observation(metrics: Metrics, timing: Timing, strata: tuple[str, ...]) -> Ob
         backlog_rows=timing.backlog_rows,
         offset_span=timing.offset_span,
         quantiles=tuple(float(q) for q in metrics.get("quantiles") or ()),
+        cost_ns_mean=metrics.get("cost_mean"),
+        cost_ns_kept=metrics.get("cost_kept", metrics.get("cost_mean")),
+        sample=tuple((item, worth) for item, worth in metrics.get("sample") or ()),
         strata=counts,
+        rows_refused=refused,
+        tasks=tasks,
     )
+
+
+def task_reports(metrics: Metrics) -> tuple[TaskReport, ...]:
+    """Read the reports of an operator's tasks; none where no operator was observed."""
+    return tuple(decode(value) for value in metrics.get(TASKS) or ())
+
+
+def _counts(metrics: Metrics, strata: tuple[str, ...]) -> tuple[StratumCount, ...]:
+    if "in_0" not in metrics:
+        return ()
+    return tuple(
+        StratumCount(
+            name=name,
+            rows_in=metrics[f"in_{i}"],
+            rows_kept=metrics.get(f"kept_{i}", metrics[f"in_{i}"]),
+        )
+        for i, name in enumerate(strata)
+    )
+
+
+def _as_count(task: TaskReport) -> StratumCount:
+    return StratumCount(name="", rows_in=task.rows_in, rows_kept=task.rows_in)
 
 
 def progress_timing(progress: Mapping[str, Any]) -> Timing:

@@ -124,6 +124,8 @@ def _panel(axes: Axes, panel: Panel, names: list[str]) -> None:
             _curve(axes, line, style)
     for name, height in panel.lines:
         _mark(axes, name, height)
+    for name, begin in panel.borders:
+        _border(axes, name, begin)
     _dress(axes, panel, labels)
 
 
@@ -176,6 +178,22 @@ def _mark(axes: Axes, name: str, height: float) -> None:
         textcoords="offset points",
         ha="right",
         va="bottom",
+        fontsize=8.5,
+        color=INK,
+        parse_math=False,
+    )
+
+
+def _border(axes: Axes, name: str, begin: float) -> None:
+    axes.axvline(begin, color=FAINT, lw=1.1, zorder=0)
+    axes.annotate(
+        name,
+        (begin, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(3, -2),
+        textcoords="offset points",
+        ha="left",
+        va="top",
         fontsize=8.5,
         color=INK,
         parse_math=False,

@@ -146,7 +146,7 @@ Lines are means, bands reach from the lowest to the highest value, or as the fig
 
 def command(order: Order) -> str:
     """The command that makes this report again."""
-    parts = ["spillway study", order.study.name, *order.figures, f"--seed {order.seed}"]
+    parts = ["spillway study", order.words, *order.figures, f"--seed {order.seed}"]
     return " ".join(parts + (["--quick"] if order.quick else []))
 
 

@@ -29,6 +29,7 @@ from spillway.state import files
 from spillway.studies.study import FigureJob, Point, Results, Study
 
 STUDIES = {"las": "spillway.studies.las", "posg": "spillway.studies.posg"}
+ON_SPARK = {"las": "spillway.studies.las_on_spark", "posg": "spillway.studies.posg_on_spark"}
 CACHE = Path(".spillway-study")
 SLICE_RUNS = 25  # seconds to a minute of work: what an interruption may cost
 _KIND = "study slice"
@@ -54,6 +55,11 @@ class Order:
         """The study that the module holds."""
         study: Study = import_module(self.module).STUDY
         return study
+
+    @property
+    def words(self) -> str:
+        """The study as the command line names it, such as `las --on spark`."""
+        return self.study.name.replace("-on-", " --on ")
 
     @property
     def jobs(self) -> tuple[FigureJob, ...]:

@@ -68,13 +68,17 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One pair of axes; `lines` are named horizontal marks, such as an objective."""
+    """One pair of axes; `lines` are named horizontal marks, such as an objective.
+
+    `borders` are named vertical ones: what begins at that x, such as a phase.
+    """
 
     y_label: str
     series: tuple[Series, ...]
     x_label: str = ""
     y_log: bool = False
     lines: tuple[tuple[str, float], ...] = ()
+    borders: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

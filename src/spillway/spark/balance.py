@@ -1,0 +1,309 @@
+"""Cost-aware placement: rows go to k partitions so that the operator behind has equal work in all.
+
+Three ways. "greedy" (the paper's) and "longest" see the rows that come: an Arrow UDF gets the item
+of the key alone, keeps the work of every instance in mind and names the row's instance. "table"
+knows only what keys cost and how often they came: the plan holds a table, Spark looks it up. In all
+ways a batch uses its pinned plan; where that has no costs yet, rows are dealt out blindly.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spillway.cost.items import item_sql
+from spillway.cost.table import (
+    BUCKET_MULTIPLIER,
+    COST_BITS,
+    COST_MASK,
+    PRIME,
+    UNIT_NS,
+    CostLookup,
+    Floats,
+    Ints,
+    cells_of,
+)
+from spillway.placement import line
+from spillway.spark.columns import PREFIX, identity_of
+from spillway.spark.control import check_micro_batch
+from spillway.spark.uniform import hash_sql, quoted, uniform_sql
+from spillway.values import CostTable, PinnedPlan
+
+if TYPE_CHECKING:
+    from spillway.placement.greedy import Greedy, GreedyState, Order
+    from spillway.spark.control import Planner
+
+Way = Literal["greedy", "longest", "table"]
+INSTANCES_MAX = 4096
+SALT = 1  # hashed beside the plan's: the gate keeps rows by their number, placement draws another
+_ORDERS: dict[str, Order] = {"greedy": "arrival", "longest": "longest"}
+_INSTANCE, _PLAN = PREFIX + "instance", PREFIX + "plan"
+_ITEM, _DRAWN, _ENTRY = PREFIX + "item", PREFIX + "drawn", PREFIX + "entry"
+_COSTS_MAX = 1 << 20  # costs by row and instance that are held at once
+_LINE = (
+    "salts array<bigint>, items array<array<bigint>>, starts array<double>, "
+    "lengths array<double>, owners array<int>, multiplier bigint"
+)
+_FLOATS = pa.list_(pa.float64())
+_ARROW = pa.schema(
+    {
+        "salts": pa.list_(pa.int64()),
+        "items": pa.list_(pa.list_(pa.int64())),
+        "starts": _FLOATS,
+        "lengths": _FLOATS,
+        "owners": pa.list_(pa.int32()),
+        "multiplier": pa.int64(),
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Balance:
+    """Where the rows of a stream are placed, and by what.
+
+    `key` is the column that costs depend on; `identity` tells rows apart, for "table" alone.
+    """
+
+    instances: int
+    key: str
+    identity: tuple[str, ...]
+    planner: Planner
+    way: Way = "greedy"
+
+    def __post_init__(self) -> None:
+        """Reject a placement on nothing and unknown ways."""
+        check_instances(self.instances)
+        if self.way not in get_args(Way):
+            raise ValueError(f"way must be one of {', '.join(get_args(Way))}, got {self.way!r}")
+
+    def attach_stream(self, df: DataFrame) -> DataFrame:
+        """Return the rows of a stream on k partitions; every batch finds its plan."""
+        check_columns(df, self.key)
+        find = partial(_pinned_of_task, self.planner)
+        if self.way != "table":
+            return self._dealt(df, lambda: find().plan.costs)
+        return self._looked_up(df, self._line_column(df, find))
+
+    def attach_batch(self, df: DataFrame, pinned: PinnedPlan) -> DataFrame:
+        """Return the rows of a batch on k partitions, by a plan that is known."""
+        check_columns(df, self.key)
+        costs = pinned.plan.costs
+        if self.way != "table":
+            return self._dealt(df, lambda: costs)
+        numbers = F.lit(json.dumps(line_values(pinned, self.instances)))
+        return self._looked_up(df, F.from_json(numbers, _LINE))
+
+    def _dealt(self, df: DataFrame, costs: Callable[[], CostTable | None]) -> DataFrame:
+        """Place every row by what the task has placed before."""
+        from spillway.placement.greedy import Greedy  # compiles, which a reader of plans need not
+
+        config = Greedy(instances=self.instances, order=_ORDERS[self.way])
+        # The annotations of the function tell its kind; PySpark's stubs know only an older way.
+        place = F.arrow_udf(_placer(config, costs), "int")  # type: ignore[call-overload]
+        instance: Column = place.asNondeterministic()(F.expr(item_sql(quoted(self.key))))
+        return self._moved(df.select("*", instance.alias(_INSTANCE)), df.columns)
+
+    def _looked_up(self, df: DataFrame, plan: Column) -> DataFrame:
+        """Place every row by its key and its own number; each step is a column of the next."""
+        drawn = uniform_sql(hash_sql(f"{_PLAN}.salts", self.identity))
+        planned = df.select("*", plan.alias(_PLAN), F.expr(f"{item_sql(quoted(self.key))} {_ITEM}"))
+        found = planned.selectExpr("*", f"{drawn} AS {_DRAWN}", f"{_entry_sql()} AS {_ENTRY}")
+        columns = [quoted(name) for name in df.columns]
+        return self._moved(
+            found.selectExpr(*columns, f"{_instance_sql()} AS {_INSTANCE}"), df.columns
+        )
+
+    def _moved(self, df: DataFrame, columns: list[str]) -> DataFrame:
+        return df.repartitionById(self.instances, _INSTANCE).selectExpr(*map(quoted, columns))
+
+    def _line_column(self, df: DataFrame, find: Callable[[], PinnedPlan]) -> Column:
+        """Return the line of the running batch as a one-row subquery that every batch runs anew."""
+        one = df.sparkSession.range(0, 1, 1, 1)
+        table = one.mapInArrow(_line_reader(find, self.instances), _LINE)
+        return table.select(F.struct("*").alias("line")).scalar()
+
+
+def check_instances(instances: int) -> None:
+    """Refuse what is no number of partitions."""
+    whole = isinstance(instances, int) and not isinstance(instances, bool)
+    if not whole or not 1 <= instances <= INSTANCES_MAX:
+        raise ValueError(f"instances must be an int in [1, {INSTANCES_MAX}], got {instances!r}")
+
+
+def check_columns(df: DataFrame, key: str) -> None:
+    """Refuse a key that is no column or does not hash, and columns named like ours."""
+    if key not in df.columns:
+        raise ValueError(f"key must be one of the columns {df.columns}, got {key!r}")
+    own = [name for name in df.columns if name.lower().startswith(PREFIX)]
+    if own:
+        raise ValueError(f"columns named {PREFIX}* are the guard's own; rename {own} first")
+    lowered = [name.lower() for name in df.columns]
+    if len(set(lowered)) < len(lowered):
+        raise ValueError(f"column names must differ, got {df.columns}")
+    try:
+        identity_of(df, (key,))
+    except ValueError as error:
+        kind = df.schema[key].dataType.simpleString()
+        raise ValueError(f"key must be a column that hashes, got {key!r} of type {kind}") from error
+
+
+def line_of(table: CostTable | None, instances: int) -> line.Line:
+    """Lay what a table knows on the line of so many instances."""
+    costs = costs_of(table)
+    if costs is None:
+        return line.unknown(instances)
+    items, item_work = costs.heavy >> COST_BITS, costs.counts * _low(costs.heavy)
+    cell_work = (costs.cells[0] >> COST_BITS) * _low(costs.cells[0])
+    own = costs.counts > _rows_elsewhere(costs, items)
+    shared = cells_of(items[~own], int(costs.multipliers[0]), cell_work.size)
+    np.add.at(cell_work, shared, item_work[~own])
+    return line.lay(
+        items=np.where(own, items, line.NOBODY),
+        item_work=item_work,
+        cell_work=cell_work,
+        multiplier=int(costs.multipliers[0]),
+        speeds=speeds_of(costs, instances),
+    )
+
+
+def _rows_elsewhere(costs: CostLookup, items: Ints) -> Ints:
+    """Bound how many rows of a heavy key are in the sketch, from before it had its place.
+
+    Where that may be most of them, the key's rows are better placed with those of its cell.
+    """
+    columns = costs.cells.shape[1]
+    found = [
+        row[cells_of(items, multiplier, columns)] >> COST_BITS
+        for row, multiplier in zip(costs.cells, costs.multipliers.tolist(), strict=True)
+    ]
+    return np.asarray(np.min(found, axis=0))
+
+
+def speeds_of(costs: CostLookup, instances: int) -> Floats:
+    """Return the instances' speeds: one over what all the work would take on each."""
+    if len(costs.instances) != instances:
+        return np.ones(instances)
+    used = costs.counts > 0
+    keys, counts = (costs.heavy >> COST_BITS)[used], costs.counts[used]
+    rest = costs.cells[0] >> COST_BITS
+    taken_ns = [
+        counts @ costs.estimate_ns(keys, instance=i) + rest @ _low(cells[0]) * UNIT_NS
+        for i, cells in enumerate(costs.instances)
+    ]
+    return 1.0 / np.maximum(np.array(taken_ns, dtype=np.float64), 1.0)
+
+
+def costs_of(table: CostTable | None) -> CostLookup | None:
+    """Unpack a table; without one, or with one that is damaged, nothing is known."""
+    try:
+        return CostLookup.of(table) if table is not None else None
+    except ValueError as error:
+        warnings.warn(f"rows are placed without costs: {error}", RuntimeWarning, stacklevel=2)
+        return None
+
+
+def line_values(pinned: PinnedPlan, instances: int) -> dict[str, Any]:
+    """Return the line of a plan as Spark reads it."""
+    laid = line_of(pinned.plan.costs, instances)
+    return {
+        "salts": [pinned.salt, SALT],
+        "items": laid.items.tolist(),
+        "starts": laid.starts.tolist(),
+        "lengths": laid.lengths.tolist(),
+        "owners": laid.owners.tolist(),
+        "multiplier": laid.multiplier,
+    }
+
+
+def _low(numbers: Ints) -> Floats:
+    """Return the costs that stand in the lower halves, in units."""
+    return (numbers & COST_MASK).astype(np.float64)
+
+
+def _entry_sql() -> str:
+    """Number the row's entry: its place if its key is heavy, else the cell behind all places."""
+    bucket = _cell_sql(str(BUCKET_MULTIPLIER), f"size({_PLAN}.items)")
+    places = f"size({_PLAN}.items[0])"
+    heavy = f"size({_PLAN}.items) * {places}"
+    cell = _cell_sql(f"{_PLAN}.multiplier", f"(size({_PLAN}.starts) - {heavy})")
+    place = f"nullif(array_position({_PLAN}.items[{bucket}], {_ITEM}), 0)"
+    return f"int(coalesce({bucket} * {places} + {place} - 1, {heavy} + {cell}))"
+
+
+def _cell_sql(multiplier: str, columns: str) -> str:
+    """Find the column of an item as Spark's sketch does; see `kernels.sketch.cell`."""
+    product = f"{multiplier} * {_ITEM}"
+    return f"int((({product} + shiftright({product}, 32)) & {PRIME}) % {columns})"
+
+
+def _instance_sql() -> str:
+    point = f"{_PLAN}.starts[{_ENTRY}] + {_DRAWN} * {_PLAN}.lengths[{_ENTRY}]"
+    steps = f"size({_PLAN}.owners)"
+    return f"{_PLAN}.owners[least(int(({point}) * {steps}), {steps} - 1)]"
+
+
+def _placer(
+    config: Greedy, find: Callable[[], CostTable | None]
+) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
+    """Return the function that a Python worker runs over the items of one task's rows."""
+
+    def place(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        state = config.start(task.partitionId() if task else 0)
+        costs = costs_of(find())
+        for items in batches:
+            numbers = items.to_numpy(zero_copy_only=False)
+            yield pa.array(instances_of(state, costs, numbers), type=pa.int32())
+
+    return place
+
+
+def instances_of(state: GreedyState, costs: CostLookup | None, items: Ints) -> Ints:
+    """Place rows by what their items cost; where nothing is known all cost the same."""
+    if costs is None:
+        return state.place(np.ones(items.size))
+    k = state.config.instances
+    if len(costs.instances) != k:
+        return state.place(costs.estimate_ns(items))
+    step = max(_COSTS_MAX // k, 1)
+    parts = (items[at : at + step] for at in range(0, items.size, step))
+    placed = [
+        state.place(np.stack([costs.estimate_ns(part, instance=i) for i in range(k)], axis=1))
+        for part in parts
+    ]
+    return np.concatenate([*placed, np.zeros(0, dtype=np.int64)])
+
+
+def _line_reader(
+    find: Callable[[], PinnedPlan], instances: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that a Python worker runs once in every batch."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pylist([line_values(find(), instances)], schema=_ARROW)
+
+    return read
+
+
+def _pinned_of_task(planner: Planner) -> PinnedPlan:
+    """Return the plan of the batch that the running task belongs to."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    batch_id = task.getLocalProperty("streaming.sql.batchId") if task else None
+    query_id = (task.getLocalProperty("sql.streaming.queryId") if task else None) or ""
+    checked = check_micro_batch(planner.checkpoint, query_id, batch_id)
+    return planner.plan_for(checked, query_id)

@@ -1,0 +1,269 @@
+"""LAS's figures 10 and 11 on Spark: seven phases, and tweets. Who holds the latency, at what loss.
+
+Costs, keys, rates and phases are the papers'. The threshold is not: a micro-batch engine spends a
+few 100 ms on every batch, whatever is in it, so that no row could wait for as little as the papers'
+64 or 32 ms. Here τ is 1 s, and there are so many rows that a policy takes about 90 s. Latencies are
+measured by the operator, from a row's arrival to the start of its processing. The mean that is held
+is that of a batch: over the whole of so short a stream calm phases would pay for the others.
+
+The gate promises arrival to end of batch. With back-to-back batches of length d a row is begun d
+and ended 1.5 d after its arrival, on average: the gate is given 1.5 τ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+import spillway as sw
+from spillway.shedders.admission import Admission, Condition
+from spillway.sim.one_operator import Policy as Rival
+from spillway.sim.one_operator import Shedding, simulate
+from spillway.sim.workloads import MS, Recipe, Stream
+from spillway.studies import spark_run
+from spillway.studies.las_judge import FULL, STRAW
+from spillway.studies.las_on_spark_claims import (
+    BOTH,
+    FEWEST,
+    GATE,
+    LIMIT_S,
+    NAMES,
+    OPERATOR,
+    claims_10,
+    claims_11,
+)
+from spillway.studies.spark_tweets import draw_tweets
+from spillway.studies.spark_work import FullKnowledge, batches, busy
+from spillway.studies.study import Claim, Figure, Panel, Point, Results, Series, Study
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Aim = Literal["faithful", "fewest"]
+
+PHASES = "ABCDEFG"
+_SHARES = {"B": 0.5, "E": -0.5}  # by how much the operator is too slow
+_CHEAP_NS = MS // 2
+_PRELUDE_S = 4.0  # at half load, before what is measured
+_LATEST = 256  # rows whose mean wait Straw-Man holds: about as many as a batch has
+_CORES = 2  # one for the operator, one for Spark
+_WINDOWS = 8  # of a phase, or of a seventh of the tweets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A stream that is measured from row `first` on; Straw-Man thinks every row costs the mean."""
+
+    stream: Stream
+    first: int
+    mean_ns: float
+
+
+def phases(rows: int, seed: int) -> Part:
+    """Make LAS's seven phases of so many rows each.
+
+    The key that comes most often is a cheap one: phase D, in which it changes places with one of
+    the largest cost, is then the abrupt change that the paper describes.
+    """
+    recipe = Recipe(rows=rows * len(PHASES))
+    cost_by_key = recipe.cost_by_key(_association(recipe, seed))
+    keys = recipe.draw_keys(seed)
+    rare = int(np.flatnonzero(cost_by_key == cost_by_key.max())[-1])
+    mean_ns = float(cost_by_key[keys].mean())
+    costs, gaps = np.empty_like(keys), np.empty(keys.size)
+    for index, phase in enumerate(PHASES):
+        part = slice(index * rows, (index + 1) * rows)
+        if phase in "DEF":
+            keys[part] = _swapped(keys[part], rare)
+        costs[part] = cost_by_key[keys[part]] * (2 if phase == "F" else 1)
+        gaps[part] = mean_ns * (1.0 - _SHARES.get(phase, 0.0))
+    return _with_prelude(keys, costs, gaps, float(costs[:rows].mean()))
+
+
+def _association(recipe: Recipe, seed: int) -> int:
+    number = 1_000 * seed
+    while recipe.cost_by_key(number)[0] > _CHEAP_NS:
+        number += 1
+    return number
+
+
+def _swapped(keys: Ints, rare: int) -> Ints:
+    return np.where(keys == 0, rare, np.where(keys == rare, 0, keys))
+
+
+def tweets(rows: int, seed: int) -> Part:
+    """Make tweets that come exactly as fast as the operator can do them."""
+    drawn = draw_tweets(rows, seed=seed)
+    costs = drawn.work_ms * MS
+    mean_ns = float(costs.mean())
+    return _with_prelude(drawn.keys, costs, np.full(rows, mean_ns), mean_ns)
+
+
+def _with_prelude(keys: Ints, costs: Ints, gaps: Floats, mean_ns: float) -> Part:
+    """Put rows at half load before the stream: the first ones again."""
+    first = round(_PRELUDE_S * 1e9 / (2 * mean_ns))
+    before = np.arange(first) % keys.size
+    arrivals = np.cumsum(np.concatenate([np.full(first, 2 * mean_ns), gaps])).astype(np.int64)
+    stream = Stream(
+        keys=np.concatenate([keys[before], keys]),
+        costs_ns=np.concatenate([costs[before], costs]),
+        arrivals_ns=arrivals,
+    )
+    return Part(stream=stream, first=first, mean_ns=mean_ns)
+
+
+def straw_man(part: Part) -> NDArray[np.bool_]:
+    """Say which rows Straw-Man admits: it looks at no clock but the rows' arrivals."""
+    las = Admission(
+        limit_ns=round(LIMIT_S * 1e9),
+        margin=1.0,
+        condition=Condition.WINDOW,
+        condition_rows=_LATEST,
+    )
+    shedding = Shedding(policy=Rival.STRAW_MAN, las=las, mean_ns=part.mean_ns)
+    return simulate(part.stream, shedding).kept
+
+
+def _straw(rows: DataFrame, folder: Path) -> DataFrame:
+    """Straw-Man: its decisions stand in the stream."""
+    return rows.where("admitted").coalesce(1).mapInArrow(batches(busy), spark_run.OUT)
+
+
+def _full(rows: DataFrame, folder: Path) -> DataFrame:
+    """Full Knowledge, right before the operator."""
+    return rows.coalesce(1).mapInArrow(FullKnowledge(limit_s=LIMIT_S), spark_run.OUT)
+
+
+def _guarded(rows: DataFrame, folder: Path, *, aim: Aim | None, admits: bool) -> DataFrame:
+    """LAS at the gate, in the operator, or at both."""
+    guard = sw.Guard(
+        "las",
+        objective=sw.Latency(average=f"{LIMIT_S * 1.5e3:g} ms"),
+        shed=sw.LoadAware(key="key", aim=aim or "faithful"),
+        state=folder / "checkpoint" / "spillway",
+    )
+    if aim is not None:
+        rows = guard.protect(rows, arrived="arrived", identity=["id"])
+    done = guard.map(
+        rows.coalesce(1),
+        busy,
+        spark_run.OUT,
+        key="key",
+        arrived="arrived",
+        admit=sw.Latency(average=f"{LIMIT_S * 1e3:g} ms") if admits else None,
+    )
+    return done.select("id", "started_us", "ended_us")
+
+
+POLICIES: dict[str, spark_run.Policy] = {
+    STRAW: _straw,
+    FULL: _full,
+    OPERATOR: partial(_guarded, aim=None, admits=True),
+    GATE: partial(_guarded, aim="faithful", admits=False),
+    BOTH: partial(_guarded, aim="faithful", admits=True),
+    FEWEST: partial(_guarded, aim="fewest", admits=False),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnSpark:
+    """A figure: every policy on the same stream, one after the other."""
+
+    id: str
+    title: str
+    rows: int
+    quick_rows: int
+    stream: Callable[[int, int], Part]
+    claim: Callable[[Results], list[Claim]]
+    borders: str = ""  # the phases' names
+    runs: int = 1
+    quick_runs: int = 1
+
+    def points(self) -> Sequence[Point]:
+        """Return a point for every policy."""
+        return [Point(name, {"rows": self.rows, "limit_s": LIMIT_S}) for name in NAMES]
+
+    def quick_points(self) -> Sequence[Point]:
+        """Return the same with fewer rows."""
+        return [Point(name, {"rows": self.quick_rows, "limit_s": LIMIT_S}) for name in NAMES]
+
+    def compute(self, point: Point, runs: range, seed: int) -> dict[str, list[float]]:
+        """Play the stream through the point's policy."""
+        part = self.stream(int(point.params["rows"]), seed)
+        played = spark_run.play(
+            part.stream,
+            POLICIES[point.label],
+            cores=_CORES,
+            admitted=straw_man(part) if point.label == STRAW else None,
+            warm_rows=part.first,
+        )
+        return played.numbers(part.first)
+
+    def draw(self, results: Results) -> Figure:
+        """Draw latency and dropped share, window by window."""
+        rows = next(iter(results.values()))["waited_s"].size
+        edges = np.linspace(0, rows, _WINDOWS * len(PHASES) + 1).astype(int)
+        borders = tuple(zip(self.borders, edges[::_WINDOWS][:-1].tolist(), strict=False))
+        limit = (f"τ = {LIMIT_S:g} s", LIMIT_S)
+        latency = tuple(_line(name, results, edges, _mean) for name in NAMES)
+        dropped = tuple(_line(name, results, edges, _dropped) for name in NAMES)
+        x = "rows"
+        return Figure(
+            self.id,
+            self.title,
+            (
+                Panel("mean latency until processed (s)", latency, x, True, (limit,), borders),
+                Panel("share of rows dropped, α", dropped, x, False, (), borders),
+            ),
+        )
+
+    def claims(self, results: Results) -> list[Claim]:
+        """Check what must hold."""
+        return self.claim(results)
+
+
+def _line(name: str, results: Results, edges: Ints, value: Callable[[Floats], float]) -> Series:
+    windows = np.split(results[name]["waited_s"], edges[1:-1])
+    return Series(name, tuple(float(x) for x in edges[1:]), tuple(value(w) for w in windows))
+
+
+def _mean(waited_s: Floats) -> float:
+    taken = waited_s[~np.isnan(waited_s)]
+    return float(taken.mean()) if taken.size else float("nan")
+
+
+def _dropped(waited_s: Floats) -> float:
+    return float(np.isnan(waited_s).mean())
+
+
+STUDY = Study(
+    name="las-on-spark",
+    title="Load-Aware Shedding in Stream Processing Systems, on Spark",
+    figures=(
+        OnSpark(
+            id="10",
+            title=f"Seven phases on Spark, τ = {LIMIT_S:g} s",
+            rows=4_000,
+            quick_rows=700,
+            stream=phases,
+            claim=lambda results: claims_10(results, PHASES),
+            borders=PHASES,
+        ),
+        OnSpark(
+            id="11",
+            title=f"Tweets on Spark, τ = {LIMIT_S:g} s",
+            rows=9_000,
+            quick_rows=1_500,
+            stream=tweets,
+            claim=claims_11,
+        ),
+    ),
+)
