@@ -31,6 +31,7 @@ from spillway.spark.balance import Balance, costs_of, instances_of, line_of
 from spillway.values import CostTable, PinnedPlan, Plan
 
 KEYS, LEARNT = 4096, 20_000
+WARMUPS = 4  # until every Python worker has loaded compiled code
 FIXED_NS = 100e6  # what a micro-batch takes without its rows
 ROBIN, STEALING = "repartition(k)", "repartition(4k)"
 OURS = ("greedy", "longest", "table")
@@ -160,19 +161,14 @@ def measured(
 ) -> dict[str, dict[str, list[float]]]:
     """Time batches of so many rows per instance, unequal and equal ones, in all ways."""
     operator = {"waits": _wait, "computes": _compute}[act]
-    return {
-        costs: interleaved(
-            _ways(
-                spark,
-                k,
-                operator,
-                [Rows.draw(k * rows, s, equal=costs == "equal") for s in range(repetitions + 1)],
-            ),
-            repetitions=repetitions,
-            tick=tick,
-        )
-        for costs in ("unequal", "equal")
-    }
+
+    def taken(*, equal: bool) -> dict[str, list[float]]:
+        seeds = range(repetitions + WARMUPS)
+        batches = [Rows.draw(k * rows, seed, equal=equal) for seed in seeds]
+        ways = _ways(spark, k, operator, batches)
+        return interleaved(ways, repetitions=repetitions, tick=tick, warmups=WARMUPS)
+
+    return {"unequal": taken(equal=False), "equal": taken(equal=True)}
 
 
 def _ways(

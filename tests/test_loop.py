@@ -7,10 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spillway.contracts import Floats
+from spillway.cost.average import AverageCost
+from spillway.cost.by_key import CostByKey
+from spillway.cost.heavy import HeavySketch
+from spillway.cost.table import pack
 from spillway.loop import Loop, batch_rows
 from spillway.objective import Latency
 from spillway.overload.controller import FixedRate, HoldLatency
@@ -20,11 +26,13 @@ from spillway.values import (
     BatchAhead,
     Budget,
     CostState,
+    CostTable,
     Limits,
     LoopState,
     Observation,
     Plan,
     StratumCount,
+    TaskReport,
 )
 
 
@@ -398,3 +406,83 @@ def test_no_observation_however_absurd_stops_the_loop_or_poisons_its_state(
     assert faults == 0
     assert 0.001 <= plan.rates[0] <= 1.0
     files.decode(files.encode("s", state), "s", LoopState)
+
+
+# Costs by key -------------------------------------------------------------------------------
+
+
+class Asked:
+    """A load-aware shedder that notes the budget it was asked with."""
+
+    key, worth, score, strata, quantiles = "k", "1.0D", None, ("all",), ()
+
+    def __init__(self) -> None:
+        self.budgets: list[Budget] = []
+
+    def scores(self, costs_ns: Floats, worths: Floats) -> Floats:
+        return worths / costs_ns
+
+    def plan(self, seen: Observation | None, budget: Budget) -> Plan:
+        self.budgets.append(budget)
+        return Plan(rates=(budget.share,))
+
+
+def table_of(costs: dict[int, int]) -> CostTable:
+    sketch = HeavySketch()
+    for item, cost_ns in costs.items():
+        sketch.update(np.full(9, item), np.full(9, cost_ns))
+    return pack(sketch)
+
+
+def test_every_plan_carries_what_keys_cost_and_an_open_one_nothing() -> None:
+    costs = table_of({5: 1_000})
+    loop, state = holding(cost=CostByKey()), LoopState(cost=CostState(table=costs))
+    assert loop.decide(state, BatchAhead(batch_id=0))[0].costs == costs
+    assert loop.open_plan("open").costs is None
+    assert holding(cost=CostByKey()).decide(LoopState(), BatchAhead(batch_id=0))[0].costs is None
+
+
+def test_a_cost_model_without_a_table_works_as_ever() -> None:
+    state = LoopState(cost=CostState(table=table_of({5: 1_000})))
+    plan, faults = holding(cost=AverageCost()).decide(state, BatchAhead(batch_id=0))
+    assert (plan.costs, faults) == (None, 0)
+
+
+def test_the_sample_is_priced_by_the_table_that_the_gate_will_use() -> None:
+    shedder = Asked()
+    loop = Loop(controller=FixedRate(0.5), cost=CostByKey(), shedder=shedder)
+    observed = seen(0, sample=((5.0, 1.0), (6.0, 3.0)))
+    for costs in ({5: 1_000, 6: 2_000}, {5: 7_000, 6: 500}):
+        state = LoopState(seen=observed, cost=CostState(table=table_of(costs)))
+        loop.decide(state, BatchAhead(batch_id=1))
+        assert shedder.budgets[-1].sample == ((costs[5], 1.0), (costs[6], 3.0))
+    loop.decide(LoopState(seen=observed), BatchAhead(batch_id=1))
+    assert shedder.budgets[-1].sample == ()
+
+
+def test_a_shedder_is_told_the_floor_of_the_rates() -> None:
+    shedder = Asked()
+    limits = Limits(keep_min=0.2)
+    Loop(controller=FixedRate(0.5), shedder=shedder, limits=limits).decide(
+        LoopState(), BatchAhead(batch_id=0)
+    )
+    assert shedder.budgets[0].keep_min == 0.2
+
+
+def test_reports_are_learnt_and_not_remembered_and_a_tiny_sample_replaces_no_large_one() -> None:
+    loop = holding(cost=CostByKey())
+    large = tuple((float(i), 1.0) for i in range(100))
+    task = TaskReport(instance=0, rows_in=10, busy_ns=10**9)
+    state = LoopState()
+    for batch_id, sample in enumerate([(), large, large[:3], ()]):
+        observed = seen(batch_id, tasks=(task,), sample=sample)
+        state = loop.learn(state, observed, query_id="q", run_id="r")
+    assert state.seen is not None
+    assert (state.seen.tasks, state.seen.sample) == ((), large)
+    assert len(state.cost.work) == 3
+
+
+def test_rates_of_numpy_become_plain_numbers() -> None:
+    """They would print as `np.float64(…)` in the gate's SQL."""
+    plan, _ = clamped(*np.array([0.1, 0.5, 1.0]), edges=tuple(np.array([1.0, 2.0])))
+    assert {type(number) for number in (*plan.rates, *plan.edges)} == {float}

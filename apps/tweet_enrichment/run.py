@@ -26,7 +26,7 @@ READ = (
     "others int, kinds string, arrived timestamp"
 )
 _POLL_S = 1
-_TWEETS_MAX = 50_000  # then they come again
+TWEETS = 20_000  # so many are loaded, once by every worker; then they come again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +50,6 @@ class Settings:
     def rows_total(self) -> int:
         """How many tweets come in all."""
         return parse_rate(self.rate, self.seconds).rows_total
-
-    @property
-    def tweets(self) -> int:
-        """How many tweets to load."""
-        return min(max(self.rows_total, 1), _TWEETS_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +88,7 @@ def read(spark: SparkSession, settings: Settings) -> DataFrame:
         .options(**options, partitions=str(settings.instances))
         .load()
     )
-    return clock.mapInArrow(Reader(settings.data, settings.tweets, settings.seed), READ)
+    return clock.mapInArrow(Reader(settings.data, TWEETS, settings.seed), READ)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlparse
 
-from spillway.contracts import Controller, CostModel, Shedder
+from spillway.contracts import Controller, CostModel, KeyedShedder, Shedder
 from spillway.cost.by_key import CostByKey
 from spillway.loop import Loop
 from spillway.objective import Latency
@@ -211,11 +211,17 @@ class Guard:
 
         columns.check_columns(df)
         columns.check_arrived(df, arrived)
+        shedder = self.loop.shedder
+        keyed = shedder if isinstance(shedder, KeyedShedder) else None
+        if keyed is not None:
+            columns.check_key(df, keyed.key)
         return Gate(
             identity=columns.identity_of(df, identity),
-            strata=self.loop.shedder.strata,
-            score=self.loop.shedder.score,
-            quantiles=self.loop.shedder.quantiles,
+            strata=shedder.strata,
+            score=shedder.score,
+            quantiles=shedder.quantiles,
+            key=keyed.key if keyed else None,
+            worth=keyed.worth if keyed else None,
             protect=protect,
             arrived=arrived,
             p99=self.objective is not None and self.objective.kind == "p99",

@@ -173,14 +173,18 @@ def paced(row_ns: float, *, own_ns: int, fixed_ns: float = 0.0, noise: float = 0
 
 
 @pytest.mark.parametrize(
-    ("row_ns", "own_ns", "fixed_ns"), [(50e3, 150_000, 0.0), (20e3, 50_000, 500e3)]
+    ("row_ns", "own_ns", "fixed_ns", "most"),
+    [(50e3, 150_000, 0.0, 0.04), (20e3, 50_000, 500e3, 0.06)],
 )
 def test_calls_take_a_small_part_of_the_time_and_no_smaller_one(
-    row_ns: float, own_ns: int, fixed_ns: float
+    row_ns: float, own_ns: int, fixed_ns: float, most: float
 ) -> None:
-    """3 % at the full size, twice that at the half: between, on average."""
+    """2.5 % at the full size, twice that at the half: 3.3 % on average.
+
+    Of the operator's own fixed time only what is certain counts, so its part is larger.
+    """
     rows = paced(row_ns, own_ns=own_ns, fixed_ns=fixed_ns, noise=0.5)
-    assert 0.03 <= (own_ns + fixed_ns) / (rows * row_ns) <= 0.06
+    assert 0.025 <= (own_ns + fixed_ns) / (rows * row_ns) <= most
 
 
 def test_dear_rows_come_one_by_one_and_cheap_ones_as_they_are() -> None:
@@ -190,5 +194,5 @@ def test_dear_rows_come_one_by_one_and_cheap_ones_as_they_are() -> None:
 
 def test_noise_is_not_taken_for_a_fixed_time() -> None:
     """Costs as different as the papers': slices stay within a few rows of what calls suggest."""
-    wanted = 150_000 / (0.03 * 3.2e6)  # 1.6 rows
+    wanted = 150_000 / (0.025 * 3.2e6)  # 1.9 rows
     assert paced(3.2e6, own_ns=150_000, noise=0.57) < 6 * wanted

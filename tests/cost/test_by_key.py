@@ -143,6 +143,29 @@ def test_a_change_of_less_than_a_quarter_is_merged_and_followed() -> None:
     assert (costs_of(state, HEAVY) / COSTS[HEAVY]).mean() == pytest.approx(1.2, abs=0.02)
 
 
+def test_a_key_that_contradicts_loses_half_of_its_past_and_the_others_nothing() -> None:
+    """Key 0 came 800 times at 6 ms, now 3 times a batch at 0.1: a dozen batches suffice."""
+    state = learnt(told({0: (800, 6_000_000), 1: (800, 1_000_000)}))
+    for _ in range(12):
+        state = CostByKey().learn(state, told({0: (3, 100_000), 1: (400, 1_000_000)}))
+    key, other = costs_of(state, np.array([0, 1])).tolist()
+    assert key < 1_000_000
+    assert other == 1_000_000
+    read = _read(state.costs)
+    assert read is not None
+    assert read.table[2][read.table[0] == 1].sum() == 800 + 12 * 400
+
+
+def told(keys: dict[int, tuple[int, int]]) -> Observation:
+    """A report of keys with counts and costs."""
+    rows = np.repeat(list(keys), [count for count, _ in keys.values()])
+    costs = np.repeat([cost for _, cost in keys.values()], [count for count, _ in keys.values()])
+    sketch = HeavySketch()
+    sketch.update(rows, costs)
+    busy = int(costs.sum())
+    return seen(TaskReport(instance=0, rows_in=rows.size, busy_ns=busy, costs=sketch.to_bytes()))
+
+
 def test_few_rows_replace_nothing() -> None:
     """With 255 rows a change is merged, with 256 it replaces."""
     known = seen(report(1))

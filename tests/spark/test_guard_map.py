@@ -240,3 +240,29 @@ def test_a_wrong_argument_is_refused_before_any_data(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         guard(driven).map(driven.stream(), same, SCHEMA, **arguments)
+
+
+def test_the_gate_gives_up_the_costliest_keys_once_they_are_known(driven: Driven) -> None:
+    """Keys below 10 take 300 µs. Half of the work: at first any rows, then mostly those."""
+
+    def slow_below_ten(row: Row) -> Row:
+        import time
+
+        until = time.perf_counter_ns() + (300_000 if row["key"] < 10 else 0)
+        while time.perf_counter_ns() < until:
+            pass
+        return same(row)
+
+    watched = guard(driven, shed=sw.LoadAware(key="key", aim="fewest"))
+    kept = watched.protect(driven.stream(distribution="uniform"), identity=["id"])
+    query = driven.start(watched.map(kept, slow_below_ten, "id bigint, key bigint", key="key"))
+    for batches, to_s in enumerate((1.0, 2.0, 3.0, 4.0), start=1):
+        driven.advance(query, to_s=to_s)
+        driven.booked(batches)
+    entries = [e for e in driven.booked(4).entries() if e.seen.rows_in]
+    query.stop()
+    first, last = entries[0].seen, entries[-1].seen
+    assert first.share == pytest.approx(0.5, abs=0.1)  # 6 standard deviations
+    assert last.share > 0.8  # a fifth of the rows, nearly all of the work: half of them is enough
+    assert entries[-1].plan is not None
+    assert entries[-1].plan.plan.costs is not None

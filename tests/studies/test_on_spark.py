@@ -200,6 +200,19 @@ def test_a_replayed_stream_accounts_for_every_row(spark: SparkSession, tmp_path:
     assert numbers["batch_rows"][-1] == 300
 
 
+def test_an_interruption_that_spark_turns_into_its_own_error_stays_one() -> None:
+    def struck() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("broken pipe")
+
+    with pytest.raises(KeyboardInterrupt), spark_run.interruptible():
+        struck()
+    with pytest.raises(RuntimeError, match="own"), spark_run.interruptible():
+        raise RuntimeError("its own")
+
+
 def test_the_report_names_the_command_that_makes_it() -> None:
     order = Order(module=ON_SPARK["las"], figures=("11",), seed=4, quick=True)
     assert report.command(order) == "spillway study las --on spark 11 --seed 4 --quick"

@@ -32,7 +32,8 @@ class CostByKey:
     Where no operator reports, this is `AverageCost`. Where one does, a batch is foreseen as
     fixed + slope * work, by the same line, and its work from what the rows that come in cost. A
     batch whose work is more than `changed` off what its keys should have cost replaces what was
-    known; else it is merged, and beyond `rows_max` rows the model fades by half.
+    known; else it is merged, single keys that are so far off lose half of their past, and beyond
+    `rows_max` rows the whole model does.
 
     >>> CostByKey().forecast(CostState(samples=((100.0, 1.0),) * 4), 200.0)
     Forecast(fixed_s=0.5, work_s=1.0, surge=1.0)
@@ -89,6 +90,8 @@ class CostByKey:
         return replace(state, work=work, row_ns=_row_ns(state.row_ns, seen), busiest=busiest)
 
     def _learn_keys(self, state: CostState, seen: Observation) -> CostState:
+        from spillway.cost.fade import fade_contradicted
+
         reports = [(task.instance, sketch) for task in seen.tasks if (sketch := _read(task.costs))]
         batch = _merged(sketch for _, sketch in reports)
         if batch is None or not batch.rows_seen:
@@ -97,6 +100,7 @@ class CostByKey:
         if model is None or self._has_changed(model, batch):
             model, by_instance = batch, self._by_instance(CostState(), reports)
         else:
+            fade_contradicted(model, batch, self.changed)
             model.merge(batch)
         unseen_ns = batch.mean_ns * _ratio(seen.cost_ns_mean, seen.cost_ns_kept)
         return self._kept(state, model, by_instance, unseen_ns)

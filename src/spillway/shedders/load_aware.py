@@ -157,10 +157,15 @@ def _unbiased(
 
 
 def _rooted(scores: Floats, costs: Floats, budget: float, floor: float) -> Floats:
-    """Return clip(κ score, floor, 1) with the κ that spends the budget, by bisection."""
+    """Return clip(κ score, floor, 1) with the κ that spends the budget, by bisection.
+
+    What is left when all that is worth something is kept goes to the rest.
+    """
     low, high = 0.0, 1.0 / max(float(scores[scores > 0].min(initial=np.inf)), 1e-300)
     for _ in range(_STEPS):
         middle = (low + high) / 2.0
         spent = costs @ np.clip(middle * scores, floor, 1.0)
         low, high = (middle, high) if spent <= budget else (low, middle)
-    return np.clip(low * scores, floor, 1.0)
+    wanted = np.clip(low * scores, floor, 1.0)
+    left, room = float(budget - costs @ wanted), float(costs @ (1.0 - wanted))
+    return wanted + (1.0 - wanted) * min(max(left, 0.0) / room, 1.0) if room > 0 else wanted

@@ -52,6 +52,15 @@ def check_arrived(df: DataFrame, arrived: str | None) -> None:
         )
 
 
+def check_key(df: DataFrame, key: str) -> None:
+    """Refuse a key that is no column, or of a type that Spark cannot hash."""
+    kind = _type_of(df.schema, key, "key")
+    if not _hashable(kind):
+        raise ValueError(
+            f"key must be a column that hashes, got {key!r} of type {kind.simpleString()}"
+        )
+
+
 def _checked_identity(schema: T.StructType, identity: tuple[str, ...]) -> tuple[str, ...]:
     if not identity:
         raise ValueError("identity must name at least one column, got none")

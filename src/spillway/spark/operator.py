@@ -80,7 +80,8 @@ class Operator:
         """Return what the operator makes of `df`; its tasks report under `observed`."""
         columns.check_columns(df.drop(WEIGHT))
         columns.check_arrived(df, self.arrived)
-        _check_key(df, self.key)
+        if self.key is not None:
+            columns.check_key(df, self.key)
         schema = _checked_schema(self.schema)
         weighted = WEIGHT in df.columns and WEIGHT not in schema.names
         results = Results(
@@ -147,18 +148,6 @@ def _check_admit(admit: Admission, arrived: str | None) -> None:
             "admit must have the aim FAITHFUL and learn at once (faithful=False) in an operator, "
             f"got {admit!r}"
         )
-
-
-def _check_key(df: DataFrame, key: str | None) -> None:
-    """Refuse a key that is no column, or of a type that Spark cannot hash."""
-    if key is None:
-        return
-    if key not in df.columns:
-        raise ValueError(f"key must be one of the columns {df.columns}, got {key!r}")
-    try:
-        columns.identity_of(df, [key])
-    except ValueError as error:
-        raise ValueError(f"key must be a column that hashes: {error}") from error
 
 
 def _checked_schema(schema: T.StructType | str) -> T.StructType:

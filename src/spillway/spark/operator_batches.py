@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spillway.spark.operator_task import Layout, Tally, known_costs, wall_offset_ns
+from spillway.spark.operator_task import NEVER_NS, Layout, Tally, known_costs, wall_offset_ns
 
 if TYPE_CHECKING:
     from spillway.cost.attribution import Pace
@@ -209,9 +209,13 @@ class _Gate:
         self._zero_ns = perf_counter_ns() + wall_offset_ns()  # floats hold ns since then, not 1970
 
     def admit(self, items: Ints, arrivals_ns: Ints, now_ns: int) -> Ints | None:
-        """Return the places of the rows that stay; None if all do."""
+        """Return the places of the rows that stay; None if all do.
+
+        All rows have come by now, whatever their clocks say; one of unknown arrival stays.
+        """
         self._shedder.sync(now_ns - self._zero_ns)
-        weights = self._shedder.offer(items, arrivals_ns - self._zero_ns)
+        weights = self._shedder.offer(items, np.minimum(arrivals_ns, now_ns) - self._zero_ns)
+        weights[arrivals_ns == NEVER_NS] = 1.0
         return None if weights.all() else np.flatnonzero(weights)
 
     def learn(self, items: Ints, costs_ns: Ints) -> None:

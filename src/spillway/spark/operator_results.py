@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ Row = dict[str, Any]
 _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Results:
     """The columns that `fn` must return; `weighted` if the rows' weights are carried along."""
 
@@ -82,12 +83,16 @@ class Results:
         columns = [pa.nulls(1, field.type) for field in self.full_schema][:-1]
         return pa.record_batch([*columns, pa.array([report], pa.binary())], schema=self.full_schema)
 
-    @property
+    @cached_property
     def full_schema(self) -> pa.Schema:
         """The user's columns and the guard's own."""
-        fields = [pa.field(field.name, field.type, nullable=True) for field in self.schema]
         weight = [pa.field(WEIGHT, pa.float64())] if self.weighted else []
-        return pa.schema([*fields, *weight, pa.field(REPORT, pa.binary())])
+        return pa.schema([*self._nullable, *weight, pa.field(REPORT, pa.binary())])
+
+    @cached_property
+    def _nullable(self) -> pa.Schema:
+        """The user's columns, any of which the control row leaves empty."""
+        return pa.schema([pa.field(field.name, field.type) for field in self.schema])
 
     def _carried(
         self, batch: pa.RecordBatch, weights: pa.Array, origin: NDArray[np.int64] | None
@@ -134,7 +139,7 @@ class Results:
             raise self._mistyped(field, error) from error
 
     def _batch(self, arrays: list[pa.Array]) -> pa.RecordBatch:
-        return pa.record_batch(arrays, schema=_nullable(self.schema))
+        return pa.record_batch(arrays, schema=self._nullable)
 
     def _check_rows(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -178,10 +183,6 @@ def _converted(values: Any, wanted: pa.DataType) -> pa.Array:
 
 def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
 
 
 def _kind(made: object) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from spillway.contracts import KeyedShedder
 from spillway.loop import Loop
 from spillway.spark.control import printable
 from spillway.state import files
@@ -88,10 +89,16 @@ class Recorder:
         """Return the plan that the gate followed; one that does not fit it did not follow."""
         try:
             pinned = PlanLog.of(self._state_folder, query_id).read(batch_id)
-            return pinned if pinned and self.loop.fits(pinned.plan) else None
+            return self._in_brief(pinned) if pinned and self.loop.fits(pinned.plan) else None
         except (files.BadStateFile, OSError) as error:
             self.complain(f"plan of batch {batch_id} not readable: {error}")
             return None
+
+    def _in_brief(self, pinned: PinnedPlan) -> PinnedPlan:
+        """Leave the costs out where the gate did not decide by them: they are long."""
+        if isinstance(self.loop.shedder, KeyedShedder):
+            return pinned
+        return replace(pinned, plan=replace(pinned.plan, costs=None))
 
     def _count_faults(self, entry: Entry) -> None:
         faults = entry.plan.faults if entry.plan else 1
@@ -113,4 +120,5 @@ class Recorder:
 
 def _in_brief(seen: Observation) -> Observation:
     """Return what one bounded line of the ledger holds: all tasks as one, no sketches."""
-    return replace(seen, quantiles=(), tasks=(total_report(seen.tasks),) if seen.tasks else ())
+    total = (total_report(seen.tasks),) if seen.tasks else ()
+    return replace(seen, quantiles=(), sample=(), tasks=total)

@@ -55,7 +55,7 @@ _CHEAP_NS = MS // 2
 _PRELUDE_S = 4.0  # at half load, before what is measured
 _LATEST = 256  # rows whose mean wait Straw-Man holds: about as many as a batch has
 _CORES = 2  # one for the operator, one for Spark
-_WINDOWS = 8  # of a phase, or of a seventh of the tweets
+_WINDOWS = 4  # of a phase, or of a seventh of the tweets: each some batches long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

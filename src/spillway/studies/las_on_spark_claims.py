@@ -58,14 +58,15 @@ def claims_10(results: Results, phases: str) -> list[Claim]:
 
 def claims_11(results: Results) -> list[Claim]:
     """The tweets."""
-    wait = {name: _mean(results[name]["waited_s"]) for name in NAMES}
+    late = {name: np.array_split(results[name]["waited_s"], 2)[1] for name in NAMES}
+    wait = {name: _mean(late[name]) for name in NAMES}
     shares = {name: _dropped(results[name]["waited_s"]) for name in NAMES}
     return [
         *_held("11", results),
         *_near("11", results),
         claim(
             "11",
-            "Straw-Man drops nothing and its rows wait at least 5 times as long as LAS's",
+            "Straw-Man drops nothing; in the later half its rows wait 5 times as long as LAS's",
             "at least 10 times",
             f"{STRAW} {wait[STRAW]:.3g} s and {shares[STRAW]:.1%} dropped, "
             f"{OPERATOR} {wait[OPERATOR]:.3g} s",

@@ -75,7 +75,7 @@ def play(
     The first batches compile code and start workers: that is not what is studied.
     """
     passed = np.ones(stream.rows, dtype=np.bool_) if admitted is None else admitted
-    with _folder() as folder:
+    with _folder() as folder, interruptible():
         spark = _session(cores)
         if warm_rows:
             start = Stream(
@@ -145,6 +145,20 @@ def _played(stream: Stream, done: Any, reports: list[dict[str, Any]]) -> Played:
         batch_rows=np.array([_end(report)["row"] for report in reports]),
         batch_s=np.array([report["batchDuration"] / 1e3 for report in reports]),
     )
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C be what it is: Spark's own calls end in another error if it strikes them."""
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            cause = cause.__context__
+        raise
 
 
 _spark: tuple[int, SparkSession] | None = None
