@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from dataclasses import dataclass
 
@@ -24,7 +25,9 @@ class Dies(Curve):
     id: str = "dies"
 
     def compute(self, point: Point, runs: range, seed: int) -> dict[str, list[float]]:
-        os._exit(9)
+        if multiprocessing.parent_process() is not None:  # the first slice is computed here
+            os._exit(9)
+        return super().compute(point, runs, seed)
 
 
 @dataclass(frozen=True)

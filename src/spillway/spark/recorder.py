@@ -101,7 +101,8 @@ class Recorder:
         return replace(pinned, plan=replace(pinned.plan, costs=None))
 
     def _count_faults(self, entry: Entry) -> None:
-        faults = entry.plan.faults if entry.plan else 1
+        missing = 1 if entry.seen.strata else 0  # without a gate there is no plan
+        faults = entry.plan.faults if entry.plan else missing
         if faults:
             self.faults += faults - 1
             self.complain(f"batch {entry.batch_id}: {entry.reason}")

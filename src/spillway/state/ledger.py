@@ -49,7 +49,9 @@ class Entry:
     @property
     def reason(self) -> str:
         """Why rows were shed or kept."""
-        return self.plan.plan.reason if self.plan else "open: no pinned plan"
+        if self.plan:
+            return self.plan.plan.reason
+        return "open: no pinned plan" if self.seen.strata else "no gate"
 
     @property
     def rows_shed(self) -> int:
