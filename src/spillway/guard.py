@@ -139,15 +139,16 @@ class Guard:
         *,
         instances: int,
         key: str,
-        way: Literal["greedy", "table"] = "greedy",
+        way: Literal["longest", "greedy", "table"] = "longest",
         identity: Sequence[str] | None = None,
         batch_id: int | None = None,
     ) -> DataFrame:
         """Place the rows of `df` on so many partitions that each has the same work.
 
         What rows cost by `key` is learnt by `map` of the same guard; until it is known, rows are
-        dealt out in turn. `greedy` places row by row, in the order in which rows come; `table`
-        looks the place of a row up natively, by its content alone.
+        dealt out in turn. `longest` places the costliest of the rows in hand first; `greedy` row
+        by row, in the order in which they come; `table` looks the place of a row up natively, by
+        its content alone.
         """
         from spillway.spark import columns
         from spillway.spark.balance import Balance
@@ -285,7 +286,8 @@ def _admission(limit: Latency | None) -> Admission | None:
     if not isinstance(limit, Latency) or limit.kind not in ("average", "each"):
         raise ValueError(f"admit must be Latency(average=...) or Latency(each=...), got {limit!r}")
     condition = Condition.AVERAGE if limit.kind == "average" else Condition.EACH
-    return Admission(limit_ns=round(limit.limit_s * 1e9), condition=condition)
+    # The clock is exact, unlike an estimate: no margin is needed.
+    return Admission(limit_ns=round(limit.limit_s * 1e9), condition=condition, margin=1.0)
 
 
 def _folder(argument: str, path: str | Path) -> Path:

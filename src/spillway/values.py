@@ -39,9 +39,10 @@ class StratumCount:
 class TaskReport:
     """What one task of a Python operator did; it counts once, if the task succeeded.
 
-    `busy_ns` is the operator's own time over the rows that it took; latencies run from a row's
-    arrival to the start of its processing, 0 where no arrival column was named. `costs` is a
-    `HeavySketch` of what its rows took by key, as bytes; empty without a key.
+    `busy_ns` is the operator's own time over the rows that it took, within the times of day
+    `begun_at_ns` and `ended_at_ns` (0 if unknown); latencies run from a row's arrival to the start
+    of its processing, 0 where no arrival column was named. `costs` is a `HeavySketch` of what its
+    rows took by key, as bytes; empty without a key.
     """
 
     instance: int
@@ -50,6 +51,8 @@ class TaskReport:
     busy_ns: int = 0
     latency_ns_sum: int = 0
     latency_ns_max: int = 0
+    begun_at_ns: int = 0
+    ended_at_ns: int = 0
     costs: bytes = b""
 
     @property
@@ -67,6 +70,8 @@ def total_report(tasks: tuple[TaskReport, ...]) -> TaskReport:
         busy_ns=sum(task.busy_ns for task in tasks),
         latency_ns_sum=sum(task.latency_ns_sum for task in tasks),
         latency_ns_max=max((task.latency_ns_max for task in tasks), default=0),
+        begun_at_ns=min((task.begun_at_ns for task in tasks if task.rows_in), default=0),
+        ended_at_ns=max((task.ended_at_ns for task in tasks if task.rows_in), default=0),
     )
 
 
@@ -102,6 +107,17 @@ class Observation:
     def work_s(self) -> float:
         """How long the operator worked on the kept rows, over all its tasks."""
         return sum(task.busy_ns for task in self.tasks) / 1e9
+
+    @property
+    def work_span_s(self) -> float:
+        """How long it took from the first task's begin to the last one's end.
+
+        It is at least what the busiest task did, and no longer than the batch.
+        """
+        total = total_report(self.tasks)
+        span_ns = total.ended_at_ns - total.begun_at_ns
+        busiest_ns = max((task.busy_ns for task in self.tasks), default=0)
+        return min(max(span_ns, busiest_ns) / 1e9, self.duration_s)
 
     @property
     def share(self) -> float:
@@ -245,19 +261,18 @@ class CostState:
     """What a cost model remembers.
 
     `samples` are the latest (rows kept, seconds taken) pairs, oldest first; `work` the latest
-    (seconds of operator work, seconds taken) pairs of a guarded operator. `costs` are what its keys
-    cost, as a serialised `HeavySketch`; `instances` one `CostSketch` for each of its instances;
-    `table` both as a gate looks them up; `row_ns` the mean cost of the rows that came in last, and
-    `busiest` the share of the last batch's work that one task did.
+    batches of a guarded operator: (seconds of work, its span from first begin to last end, duration
+    of the batch). `costs` are what its keys cost, as a serialised `HeavySketch`; `instances` one
+    `CostSketch` for each of its instances; `table` both as a gate looks them up; `row_ns` the mean
+    cost of the rows that came in last.
     """
 
     samples: tuple[tuple[float, float], ...] = ()
-    work: tuple[tuple[float, float], ...] = ()
+    work: tuple[tuple[float, float, float], ...] = ()
     costs: bytes = b""
     instances: tuple[bytes, ...] = ()
     table: CostTable | None = None
     row_ns: float = 0.0
-    busiest: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -226,7 +226,12 @@ def worked(rows: int, work_s: float, duration_s: float, **changes: Any) -> Obser
 
 def test_a_batch_takes_its_fixed_time_and_its_work() -> None:
     """0.3 s and half a second for each second of work, as on two cores."""
-    batches = [worked(1000 * k, 2.0 * k, 0.3 + k) for k in (1, 2, 4, 8, 3)]
+    halves = [
+        (TaskReport(instance=i, rows_in=500 * k, busy_ns=k * 10**9) for i in (0, 1))
+        for k in (1, 2, 4, 8, 3)
+    ]
+    durations_s = (1.3, 2.3, 4.3, 8.3, 3.3)
+    batches = [seen(*two, duration_s=s) for two, s in zip(halves, durations_s, strict=True)]
     ahead = CostByKey().forecast(learnt(*batches), 5_000)
     assert ahead is not None
     assert ahead.fixed_s == pytest.approx(0.3, rel=1e-6)
@@ -251,13 +256,32 @@ def test_estimates_that_make_no_sense_do_not_matter(odd: float | None) -> None:
     assert learnt(replace(batch, cost_ns_mean=2e5, cost_ns_kept=odd)).row_ns == expected
 
 
-def test_the_first_forecast_is_at_least_the_work_of_the_busiest_task() -> None:
-    """The line counts for a quarter after one batch; three quarters are the busiest task's."""
+def test_the_operators_clock_tells_its_span_from_what_the_batch_takes_beside() -> None:
+    """4 s of work within 3 s (the busiest of two tasks), in a batch of 3.2 s."""
     tasks = [TaskReport(instance=i, rows_in=500, busy_ns=busy) for i, busy in [(0, 3), (1, 1)]]
     tasks = [replace(task, busy_ns=task.busy_ns * 10**9) for task in tasks]
-    ahead = CostByKey().forecast(learnt(seen(*tasks, duration_s=3.2)), 1_000)
+    ahead = CostByKey().forecast(learnt(seen(*tasks, duration_s=3.2)), 2_000)
     assert ahead is not None
-    assert ahead.work_s == pytest.approx(0.25 * 1.6 + 0.75 * 3.0)
+    assert ahead.fixed_s == pytest.approx(0.2)
+    assert ahead.work_s == pytest.approx(2 * 3.0)
+
+
+def test_tasks_one_after_the_other_take_longer_than_the_busiest() -> None:
+    """Two tasks of 1 s on one slot: the span is from the first begin to the last end."""
+    times = ((10, 11), (11, 12))
+    tasks = [
+        TaskReport(
+            instance=i,
+            rows_in=500,
+            busy_ns=10**9,
+            begun_at_ns=begun * 10**9,
+            ended_at_ns=ended * 10**9,
+        )
+        for i, (begun, ended) in enumerate(times)
+    ]
+    ahead = CostByKey().forecast(learnt(seen(*tasks, duration_s=2.5)), 1_000)
+    assert ahead is not None
+    assert (ahead.fixed_s, ahead.work_s) == pytest.approx((0.5, 2.0))
 
 
 def test_an_operator_that_is_gone_leaves_the_average() -> None:
@@ -344,7 +368,7 @@ from spillway.spark.cost_sql import array_sql
 from spillway.spark.gate import Gate
 from spillway.values import BatchAhead, CostState, LoopState
 loop = Loop(controller=sw.FixedRate(0.5), cost=sw.CostByKey(), shedder=sw.LoadAware(key="k"))
-loop.decide(LoopState(cost=CostState(work=((1.0, 2.0),), row_ns=5.0)), BatchAhead(batch_id=1))
+loop.decide(LoopState(cost=CostState(work=((1.0, 1.0, 2.0),), row_ns=5.0)), BatchAhead(batch_id=1))
 print("numba" in sys.modules)
 """
     found = subprocess.run(

@@ -177,7 +177,7 @@ def test_a_most_frequent_key_that_becomes_the_costliest_is_met_within_three_batc
     trace = run(content.changed(from_row, after), aim)
     changed = next(b.batch_id for b in trace.batches if b.first_row + b.seen.rows_in > from_row)
     assert set(late(trace)) <= set(range(changed, changed + 3))
-    table = trace.batches[changed + 2].plan.costs
+    table = trace.batches[changed + 3].plan.costs  # decided after three batches
     assert table is not None
     known = CostLookup.of(table).estimate_ns(items_of(np.array([0])))[0]
     assert known > 5 * MS or aim != "fewest"

@@ -68,11 +68,11 @@ class AverageCost:
         kept, duration_s = np.asarray(state.samples).T
         fixed_s = _fixed_s(kept, duration_s) if self.fixed_s is None else self.fixed_s
         weights = np.power(self.decay, np.arange(len(kept), dtype=np.float64)[::-1])
-        cost_s = _cost_s(kept, duration_s - fixed_s, weights)
+        cost_s = mean_cost(kept, duration_s - fixed_s, weights)
         return Forecast(fixed_s=trust * fixed_s, work_s=trust * rows * cost_s)
 
 
-def _cost_s(kept: Floats, work_s: Floats, weights: Floats) -> float:
+def mean_cost(kept: Floats, work_s: Floats, weights: Floats) -> float:
     """Average the cost of a row; a batch that took absurdly long (a clock jump) counts for less."""
     per_row_s = np.maximum(work_s, 0.0) / kept
     bounded_s = np.minimum(per_row_s, _OUTLIER * np.median(per_row_s))

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spillway.cost.average import AverageCost
+from spillway.cost.average import AverageCost, mean_cost
 from spillway.values import CostState, CostTable, Forecast, Observation
 
 if TYPE_CHECKING:
     from spillway.cost.heavy import HeavySketch
     from spillway.cost.sketch import CostSketch
 
+_FIXED_BATCHES = 9  # the latest ones' median is what a batch takes beside its operator
 _ROWS_TRUSTED = 256  # fewer do not say that costs have changed, or that instances differ
 _ZIPPED = b"\x78"
 
@@ -29,8 +30,8 @@ _ZIPPED = b"\x78"
 class CostByKey:
     """The mean cost of every key, exact for the heavy ones, and what a batch takes for its work.
 
-    Where no operator reports, this is `AverageCost`. Where one does, a batch is foreseen as
-    fixed + slope * work, by the same line, and its work from what the rows that come in cost. A
+    Where no operator reports, this is `AverageCost`. Where one does, a batch is foreseen as what it
+    takes beside the operator and the operator's span, from what the rows that come in cost. A
     batch whose work is more than `changed` off what its keys should have cost replaces what was
     known; else it is merged, single keys that are so far off lose half of their past, and beyond
     `rows_max` rows the whole model does.
@@ -64,17 +65,17 @@ class CostByKey:
         return self._learn_keys(self._learn_work(state, seen), seen)
 
     def forecast(self, state: CostState, rows: float) -> Forecast | None:
-        """Predict `fixed + slope * work`, or without reports `fixed + rows * C`.
+        """Predict `fixed + span of the work`, or without reports `fixed + rows * C`.
 
-        While the line is trusted in part only, the rest is what a batch takes at least: the work
-        of its busiest task.
+        The operator's own clock tells both apart: no line needs to be fitted.
         """
         if not state.work:
             return self.line.forecast(state, rows)
-        work_s = rows * state.row_ns / 1e9
-        ahead = self.line.forecast(CostState(samples=state.work), work_s)
-        doubt = max(0.0, 1.0 - len(state.work) / self.line.samples_trusted)
-        return ahead and replace(ahead, work_s=ahead.work_s + doubt * state.busiest * work_s)
+        work_s, span_s, duration_s = np.asarray(state.work).T
+        fixed_s = float(np.median((duration_s - span_s)[-_FIXED_BATCHES:]))
+        weights = np.power(self.line.decay, np.arange(len(work_s), dtype=np.float64)[::-1])
+        spread = mean_cost(work_s, span_s, weights)  # 1 for one task, 1/k for k equal ones
+        return Forecast(fixed_s=fixed_s, work_s=rows * state.row_ns / 1e9 * spread)
 
     def table(self, state: CostState) -> CostTable | None:
         """Return what keys cost; None before the first report with a key."""
@@ -84,10 +85,9 @@ class CostByKey:
         """Note how long the batch took for its work, and what a row that comes in costs."""
         if not (seen.rows_kept > 0 and seen.work_s > 0 and 0 < seen.duration_s < math.inf):
             return state
-        sample = (seen.work_s, seen.duration_s)
+        sample = (seen.work_s, seen.work_span_s, seen.duration_s)
         work = (*state.work, sample)[-self.line.window :]
-        busiest = max(task.busy_ns for task in seen.tasks) / 1e9 / seen.work_s
-        return replace(state, work=work, row_ns=_row_ns(state.row_ns, seen), busiest=busiest)
+        return replace(state, work=work, row_ns=_row_ns(state.row_ns, seen))
 
     def _learn_keys(self, state: CostState, seen: Observation) -> CostState:
         from spillway.cost.fade import fade_contradicted

@@ -67,6 +67,7 @@ def run_batches(
     for batch in batches:
         if not batch.num_rows:
             continue
+        tally.begin()
         if operator.sliced:
             slicer = slicer or Slicer(operator)
         yield from _run_batch(operator, slicer, tally, batch)

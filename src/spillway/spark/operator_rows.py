@@ -77,6 +77,7 @@ def run_rows(
     check = Check(limit) if limit is not None else None
     for batch in batches:
         if batch.num_rows:
+            tally.begin()
             yield _run_batch(fn, layout, check, tally, batch)
     yield layout.results.control_row(tally.report())
 

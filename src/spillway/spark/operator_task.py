@@ -68,7 +68,12 @@ class Tally:
         self._keyed = keyed
         self._rows_in, self._refused, self._busy_ns = 0, 0, 0
         self._waited_ns, self._waited_ns_max = 0, 0
+        self._begun_at_ns = 0
         self._costs: HeavySketch | None = None
+
+    def begin(self) -> None:
+        """Note when the first rows came."""
+        self._begun_at_ns = self._begun_at_ns or time.time_ns()
 
     def came(self, rows: int, *, refused: int = 0) -> None:
         """Count rows that came in, and those of them that were refused."""
@@ -97,6 +102,8 @@ class Tally:
                 busy_ns=self._busy_ns,
                 latency_ns_sum=self._waited_ns,
                 latency_ns_max=self._waited_ns_max,
+                begun_at_ns=self._begun_at_ns,
+                ended_at_ns=time.time_ns(),
                 costs=self._costs.to_bytes() if self._costs is not None else b"",
             )
         )
