@@ -227,7 +227,7 @@ def worked(rows: int, work_s: float, duration_s: float, **changes: Any) -> Obser
 def test_a_batch_takes_its_fixed_time_and_its_work() -> None:
     """0.3 s and half a second for each second of work, as on two cores."""
     halves = [
-        (TaskReport(instance=i, rows_in=500 * k, busy_ns=k * 10**9) for i in (0, 1))
+        [TaskReport(instance=i, rows_in=500 * k, busy_ns=k * 10**9) for i in (0, 1)]
         for k in (1, 2, 4, 8, 3)
     ]
     durations_s = (1.3, 2.3, 4.3, 8.3, 3.3)

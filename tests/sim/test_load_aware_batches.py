@@ -166,7 +166,10 @@ def test_costs_that_halve_shed_less_at_once_and_are_never_late(aim: str) -> None
 def test_a_most_frequent_key_that_becomes_the_costliest_is_met_within_three_batches(
     aim: str,
 ) -> None:
-    """Key 0, every ninth row, costs 0.1 ms and then 6.4: all the work grows by a fifth."""
+    """Key 0, every ninth row, costs 0.1 ms and then 6.4: all the work grows by a fifth.
+
+    The latency is held again after three batches; after four the gate knows what the key costs.
+    """
     costs = RECIPE.cost_by_key(1)
     cheapest = int(np.argmin(costs))
     costs[0], costs[cheapest] = costs[cheapest], costs[0]
@@ -177,7 +180,7 @@ def test_a_most_frequent_key_that_becomes_the_costliest_is_met_within_three_batc
     trace = run(content.changed(from_row, after), aim)
     changed = next(b.batch_id for b in trace.batches if b.first_row + b.seen.rows_in > from_row)
     assert set(late(trace)) <= set(range(changed, changed + 3))
-    table = trace.batches[changed + 3].plan.costs  # decided after three batches
+    table = trace.batches[changed + 4].plan.costs
     assert table is not None
     known = CostLookup.of(table).estimate_ns(items_of(np.array([0])))[0]
     assert known > 5 * MS or aim != "fewest"
