@@ -103,7 +103,7 @@ class Tally:
                 latency_ns_sum=self._waited_ns,
                 latency_ns_max=self._waited_ns_max,
                 begun_at_ns=self._begun_at_ns,
-                ended_at_ns=time.time_ns(),
+                ended_at_ns=time.time_ns() if self._begun_at_ns else 0,
                 costs=self._costs.to_bytes() if self._costs is not None else b"",
             )
         )
