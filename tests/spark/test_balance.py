@@ -21,12 +21,12 @@ from spillway.placement.greedy import Greedy
 from spillway.spark.balance import (
     SALT,
     Balance,
-    check_columns,
     costs_of,
     instances_of,
     line_of,
     speeds_of,
 )
+from spillway.spark.columns import check_columns, check_key
 from spillway.spark.uniform import salt_of, uniform
 from spillway.values import CostTable, PinnedPlan, Plan
 from tests.conftest import Driven
@@ -252,12 +252,20 @@ def test_an_unknown_way_is_refused() -> None:
         balance("best")
 
 
+def usable(df: DataFrame) -> None:
+    check_columns(df, weighted=True)
+    check_key(df, "key")
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         ("1 AS id", r"key must be one of the columns \['id'\], got 'key'"),
         ("map('a', 1) AS key", "key must be a column that hashes, got 'key' of type map"),
-        ("1 AS key, 2 AS _SPILLWAY_x", r"columns named _spillway_\* are the guard's own"),
+        (
+            "1 AS key, 2 AS _SPILLWAY_x",
+            r"columns named _weight or _spillway_\* are the guard's own",
+        ),
         ("1 AS key, 2 AS Key", "column names must differ"),
     ],
 )
@@ -266,8 +274,8 @@ def test_unusable_columns_are_refused_before_data_is_read(
 ) -> None:
     df = spark.sql(f"SELECT {columns}")
     with pytest.raises(ValueError, match=message):
-        check_columns(df, "key")
+        usable(df)
 
 
 def test_a_guards_weight_is_no_obstacle(spark: SparkSession) -> None:
-    check_columns(spark.sql("SELECT 1 AS key, 1.0D AS _weight"), "key")
+    usable(spark.sql("SELECT 1 AS key, 1.0D AS _weight"))

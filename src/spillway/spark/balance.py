@@ -33,7 +33,8 @@ from spillway.cost.table import (
     cells_of,
 )
 from spillway.placement import line
-from spillway.spark.columns import PREFIX, identity_of
+from spillway.spark import columns
+from spillway.spark.columns import PREFIX
 from spillway.spark.control import check_micro_batch
 from spillway.spark.uniform import hash_sql, quoted, uniform_sql
 from spillway.values import CostTable, PinnedPlan
@@ -87,7 +88,8 @@ class Balance:
 
     def attach_stream(self, df: DataFrame) -> DataFrame:
         """Return the rows of a stream on k partitions; every batch finds its plan."""
-        check_columns(df, self.key)
+        columns.check_columns(df, weighted=True)
+        columns.check_key(df, self.key)
         find = partial(_pinned_of_task, self.planner)
         if self.way != "table":
             return self._dealt(df, lambda: find().plan.costs)
@@ -95,7 +97,8 @@ class Balance:
 
     def attach_batch(self, df: DataFrame, pinned: PinnedPlan) -> DataFrame:
         """Return the rows of a batch on k partitions, by a plan that is known."""
-        check_columns(df, self.key)
+        columns.check_columns(df, weighted=True)
+        columns.check_key(df, self.key)
         costs = pinned.plan.costs
         if self.way != "table":
             return self._dealt(df, lambda: costs)
@@ -137,23 +140,6 @@ def check_instances(instances: int) -> None:
     whole = isinstance(instances, int) and not isinstance(instances, bool)
     if not whole or not 1 <= instances <= INSTANCES_MAX:
         raise ValueError(f"instances must be an int in [1, {INSTANCES_MAX}], got {instances!r}")
-
-
-def check_columns(df: DataFrame, key: str) -> None:
-    """Refuse a key that is no column or does not hash, and columns named like ours."""
-    if key not in df.columns:
-        raise ValueError(f"key must be one of the columns {df.columns}, got {key!r}")
-    own = [name for name in df.columns if name.lower().startswith(PREFIX)]
-    if own:
-        raise ValueError(f"columns named {PREFIX}* are the guard's own; rename {own} first")
-    lowered = [name.lower() for name in df.columns]
-    if len(set(lowered)) < len(lowered):
-        raise ValueError(f"column names must differ, got {df.columns}")
-    try:
-        identity_of(df, (key,))
-    except ValueError as error:
-        kind = df.schema[key].dataType.simpleString()
-        raise ValueError(f"key must be a column that hashes, got {key!r} of type {kind}") from error
 
 
 def line_of(table: CostTable | None, instances: int) -> line.Line:

@@ -27,14 +27,15 @@ def identity_of(df: DataFrame, named: Sequence[str] | None) -> tuple[str, ...]:
     return hashable
 
 
-def check_columns(df: DataFrame) -> None:
-    """Refuse columns that are doubled or named like the guard's own."""
-    lowered = [name.lower() for name in df.columns]
-    doubled = sorted({name for name in df.columns if lowered.count(name.lower()) > 1})
+def check_columns(df: DataFrame, *, weighted: bool = False) -> None:
+    """Refuse columns that are doubled or named like the guard's own; `weighted` allows weights."""
+    names = df.columns
+    lowered = [name.lower() for name in names]
+    doubled = sorted({name for name in names if lowered.count(name.lower()) > 1})
     if doubled:
         raise ValueError(f"column names must differ, got {doubled} more than once")
-    own = [name for name in df.columns if name.lower().startswith((WEIGHT, PREFIX))]
-    if own:
+    own = [name for name in names if name.lower().startswith((WEIGHT, PREFIX))]
+    if own and not (weighted and own == [WEIGHT]):
         raise ValueError(
             f"columns named {WEIGHT} or {PREFIX}* are the guard's own; rename {own} first"
         )

@@ -78,7 +78,7 @@ class Operator:
 
     def attach(self, df: DataFrame, observed: Observation | str) -> DataFrame:
         """Return what the operator makes of `df`; its tasks report under `observed`."""
-        columns.check_columns(df.drop(WEIGHT))
+        columns.check_columns(df, weighted=True)
         columns.check_arrived(df, self.arrived)
         if self.key is not None:
             columns.check_key(df, self.key)
@@ -93,7 +93,8 @@ class Operator:
             self.run(results, tuple(df.columns)), _with_report(schema, weighted)
         )
         counted = mapped.observe(observed, F.expr(f"collect_list({REPORT}) AS {TASKS}"))
-        return counted.where(f"{REPORT} IS NULL").drop(REPORT)
+        names = [*schema.names, *([WEIGHT] if weighted else [])]
+        return counted.where(f"{REPORT} IS NULL").selectExpr(*map(quoted, names))
 
     def run(self, results: Results, seen: tuple[str, ...]) -> Run:
         """Return the function that a task runs over its Arrow batches."""
