@@ -264,7 +264,7 @@ def usable(df: DataFrame) -> None:
         ("map('a', 1) AS key", "key must be a column that hashes, got 'key' of type map"),
         (
             "1 AS key, 2 AS _SPILLWAY_x",
-            r"columns named _weight or _spillway_\* are the guard's own",
+            r"named _weight or _spillway_\* are the guard's own",
         ),
         ("1 AS key, 2 AS Key", "column names must differ"),
     ],
