@@ -89,7 +89,7 @@ def load(folder: str | None, rows: int, seed: int) -> Tweets:
 
 
 def _made(rows: int, seed: int) -> Tweets:
-    from spillway.studies.spark_tweets import draw_tweets, kind_of
+    from spillway.workload.tweets import draw_tweets, kind_of
 
     drawn = draw_tweets(rows, seed=seed)
     stems = ("news", "senator", "account")

@@ -15,7 +15,7 @@ from apps.tweet_enrichment.__main__ import app
 from apps.tweet_enrichment.enrich import Enrich
 from apps.tweet_enrichment.run import Line, Settings, run
 from apps.tweet_enrichment.show import summary
-from spillway.studies.spark_tweets import draw_tweets, kind_of
+from spillway.workload.tweets import draw_tweets, kind_of
 
 
 def test_made_tweets_have_the_papers_numbers() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from spillway.contracts import KeyedCostModel
 from spillway.cost.average import AverageCost
-from spillway.cost.by_key import CostByKey, _read, _read_sketch
+from spillway.cost.by_key import CostByKey, _read_sketch, read_costs
 from spillway.cost.fade import fade
 from spillway.cost.heavy import HeavySketch
 from spillway.cost.sketch import CostSketch
@@ -119,7 +119,7 @@ def test_damaged_bytes_are_passed_over_and_the_rest_counts(damage: bytes) -> Non
 
 def test_a_damaged_state_is_learnt_anew() -> None:
     state = replace(learnt(seen(report(1))), costs=b"damaged", instances=(b"damaged",))
-    assert _read(CostByKey().learn(state, seen(report(2))).costs) is not None
+    assert read_costs(CostByKey().learn(state, seen(report(2))).costs) is not None
 
 
 # Changes ------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_a_key_that_contradicts_loses_half_of_its_past_and_the_others_nothing() 
     key, other = costs_of(state, np.array([0, 1])).tolist()
     assert key < 1_000_000
     assert other == 1_000_000
-    read = _read(state.costs)
+    read = read_costs(state.costs)
     assert read is not None
     assert read.table[2][read.table[0] == 1].sum() == 800 + 12 * 400
 
@@ -171,7 +171,7 @@ def test_few_rows_replace_nothing() -> None:
     known = seen(report(1))
     for rows, replaced in [(255, False), (256, True)]:
         state = learnt(known, seen(report(2, costs=5 * COSTS, rows=rows)))
-        read = _read(state.costs)
+        read = read_costs(state.costs)
         assert read is not None
         assert (read.rows_seen == rows) is replaced
 
@@ -184,7 +184,7 @@ def test_another_mix_of_the_same_keys_is_no_change() -> None:
     sketch = HeavySketch()
     sketch.update(keys, COSTS[keys])
     task = TaskReport(instance=0, rows_in=keys.size, busy_ns=1, costs=sketch.to_bytes())
-    read = _read(learnt(seen(report(1)), seen(report(2)), seen(task)).costs)
+    read = read_costs(learnt(seen(report(1)), seen(report(2)), seen(task)).costs)
     assert read is not None
     assert read.rows_seen == 8_000 + keys.size
 
@@ -211,7 +211,7 @@ def test_the_model_never_holds_more_than_its_rows_and_one_batch() -> None:
     state, model = CostState(), CostByKey(rows_max=10_000)
     for order in range(20):
         state = model.learn(state, seen(report(order)))
-        read = _read(state.costs)
+        read = read_costs(state.costs)
         assert read is not None
         assert read.rows_seen <= 10_000
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 import spillway as sw
+from spillway.cost.by_key import read_costs
 from spillway.cost.heavy import HeavySketch
 from spillway.cost.items import items_of
 from spillway.state.ledger import REFUSED
@@ -45,8 +45,9 @@ def start(
 
 def model(driven: Driven) -> HeavySketch:
     """Return what the loop has learnt of the operator's costs."""
-    costs = Memory(folder=driven.state).load()[0].cost.costs
-    return HeavySketch.from_bytes(zlib.decompress(costs) if costs[:1] == b"\x78" else costs)
+    costs = read_costs(Memory(folder=driven.state).load()[0].cost.costs)
+    assert costs is not None
+    return costs
 
 
 def learnt(driven: Driven, rows: int) -> HeavySketch:

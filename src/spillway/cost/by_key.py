@@ -92,11 +92,13 @@ class CostByKey:
     def _learn_keys(self, state: CostState, seen: Observation) -> CostState:
         from spillway.cost.fade import fade_contradicted
 
-        reports = [(task.instance, sketch) for task in seen.tasks if (sketch := _read(task.costs))]
+        reports = [
+            (task.instance, sketch) for task in seen.tasks if (sketch := read_costs(task.costs))
+        ]
         batch = _merged(sketch for _, sketch in reports)
         if batch is None or not batch.rows_seen:
             return state
-        model, by_instance = _read(state.costs), self._by_instance(state, reports)
+        model, by_instance = read_costs(state.costs), self._by_instance(state, reports)
         if model is None or self._has_changed(model, batch):
             model, by_instance = batch, self._by_instance(CostState(), reports)
         else:
@@ -208,8 +210,8 @@ def _merged(sketches: Iterable[HeavySketch]) -> HeavySketch | None:
     return merged
 
 
-def _read(data: bytes) -> HeavySketch | None:
-    """Read a sketch of the usual size; None if there is none, or it is damaged."""
+def read_costs(data: bytes) -> HeavySketch | None:
+    """Read what a state or a report holds; None if that is nothing, damaged or of another size."""
     from spillway.cost.heavy import HeavySketch
 
     try:

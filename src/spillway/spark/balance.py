@@ -35,7 +35,7 @@ from spillway.cost.table import (
 from spillway.placement import line
 from spillway.spark import columns
 from spillway.spark.columns import PREFIX
-from spillway.spark.control import check_micro_batch
+from spillway.spark.control import pinned_of_task
 from spillway.spark.uniform import hash_sql, quoted, uniform_sql
 from spillway.values import CostTable, PinnedPlan
 
@@ -90,7 +90,7 @@ class Balance:
         """Return the rows of a stream on k partitions; every batch finds its plan."""
         columns.check_columns(df, weighted=True)
         columns.check_key(df, self.key)
-        find = partial(_pinned_of_task, self.planner)
+        find = partial(pinned_of_task, self.planner)
         if self.way != "table":
             return self._dealt(df, lambda: find().plan.costs)
         return self._looked_up(df, self._line_column(df, find))
@@ -282,14 +282,3 @@ def _line_reader(
         yield pa.RecordBatch.from_pylist([line_values(find(), instances)], schema=_ARROW)
 
     return read
-
-
-def _pinned_of_task(planner: Planner) -> PinnedPlan:
-    """Return the plan of the batch that the running task belongs to."""
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    batch_id = task.getLocalProperty("streaming.sql.batchId") if task else None
-    query_id = (task.getLocalProperty("sql.streaming.queryId") if task else None) or ""
-    checked = check_micro_batch(planner.checkpoint, query_id, batch_id)
-    return planner.plan_for(checked, query_id)

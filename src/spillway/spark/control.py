@@ -132,21 +132,27 @@ def _plan_reader(
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
-        from pyspark import TaskContext
 
         from spillway.spark.gate import Gate
 
-        task = TaskContext.get()
-        batch_id = task.getLocalProperty("streaming.sql.batchId") if task else None
-        query_id = (task.getLocalProperty("sql.streaming.queryId") if task else None) or ""
-        checked = check_micro_batch(planner.checkpoint, query_id, batch_id)
+        pinned = pinned_of_task(planner)
         for _ in batches:
             pass
-        pinned = planner.plan_for(checked, query_id)
         values = Gate(identity=(), strata=strata, score=score, key=key).plan_values(pinned)
         yield pa.RecordBatch.from_pylist([values])
 
     return read
+
+
+def pinned_of_task(planner: Planner) -> PinnedPlan:
+    """Return the plan of the batch that the running task belongs to."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    batch_id = task.getLocalProperty("streaming.sql.batchId") if task else None
+    query_id = (task.getLocalProperty("sql.streaming.queryId") if task else None) or ""
+    checked = check_micro_batch(planner.checkpoint, query_id, batch_id)
+    return planner.plan_for(checked, query_id)
 
 
 def check_micro_batch(checkpoint: Path | None, query_id: str, batch_id: str | None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,16 +117,14 @@ class Tally:
 
 def known_costs(state: Path | None) -> HeavySketch:
     """Read what the driver knew last; an empty sketch if that is nothing or not readable."""
+    from spillway.cost.by_key import read_costs
     from spillway.cost.heavy import HeavySketch
 
-    if state is None:
-        return HeavySketch()
     try:
-        costs = Memory(folder=state).load()[0].cost.costs
-        # The driver compresses what is worth it; a serialised sketch begins with a letter.
-        return HeavySketch.from_bytes(zlib.decompress(costs) if costs[:1] == b"\x78" else costs)
-    except (OSError, ValueError, zlib.error):
-        return HeavySketch()
+        costs = Memory(folder=state).load()[0].cost.costs if state is not None else b""
+    except (OSError, ValueError):
+        costs = b""
+    return read_costs(costs) or HeavySketch()
 
 
 def wall_offset_ns() -> int:

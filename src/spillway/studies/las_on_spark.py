@@ -2,9 +2,10 @@
 
 Costs, keys, rates and phases are the papers'. The threshold is not: a micro-batch engine spends a
 few 100 ms on every batch, whatever is in it, so that no row could wait for as little as the papers'
-64 or 32 ms. Here τ is 1 s, and there are so many rows that a policy takes about 90 s. Latencies are
-measured by the operator, from a row's arrival to the start of its processing. The mean that is held
-is that of a batch: over the whole of so short a stream calm phases would pay for the others.
+64 or 32 ms. Here τ is 1.5 s, and there are so many rows that a policy takes some 2 minutes.
+Latencies are measured by the operator, from a row's arrival to the start of its processing. The
+mean that is held is that of a batch: over the whole of so short a stream calm phases would pay for
+the others.
 
 The gate promises arrival to end of batch. With back-to-back batches of length d a row is begun d
 and ended 1.5 d after its arrival, on average: the gate is given 1.5 τ.
@@ -26,7 +27,7 @@ from spillway.shedders.admission import Admission, Condition
 from spillway.sim.one_operator import Policy as Rival
 from spillway.sim.one_operator import Shedding, simulate
 from spillway.sim.workloads import MS, Recipe, Stream
-from spillway.studies import spark_run
+from spillway.studies import las_series, spark_run
 from spillway.studies.las_judge import FULL, STRAW
 from spillway.studies.las_on_spark_claims import (
     BOTH,
@@ -38,9 +39,10 @@ from spillway.studies.las_on_spark_claims import (
     claims_10,
     claims_11,
 )
-from spillway.studies.spark_tweets import draw_tweets
+from spillway.studies.las_series import PHASES
 from spillway.studies.spark_work import FullKnowledge, batches, busy
 from spillway.studies.study import Claim, Figure, Panel, Point, Results, Series, Study
+from spillway.workload.tweets import draw_tweets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,10 +51,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Aim = Literal["faithful", "fewest"]
 
-PHASES = "ABCDEFG"
-_SHARES = {"B": 0.5, "E": -0.5}  # by how much the operator is too slow
 _CHEAP_NS = MS // 2
-_PRELUDE_S = 4.0  # at half load, before what is measured
 _LATEST = 256  # rows whose mean wait Straw-Man holds: about as many as a batch has
 _CORES = 2  # one for the operator, one for Spark
 _WINDOWS = 4  # of a phase, or of a seventh of the tweets: each some batches long
@@ -73,30 +72,15 @@ def phases(rows: int, seed: int) -> Part:
     The key that comes most often is a cheap one: phase D, in which it changes places with one of
     the largest cost, is then the abrupt change that the paper describes.
     """
-    recipe = Recipe(rows=rows * len(PHASES))
-    cost_by_key = recipe.cost_by_key(_association(recipe, seed))
-    keys = recipe.draw_keys(seed)
-    rare = int(np.flatnonzero(cost_by_key == cost_by_key.max())[-1])
-    mean_ns = float(cost_by_key[keys].mean())
-    costs, gaps = np.empty_like(keys), np.empty(keys.size)
-    for index, phase in enumerate(PHASES):
-        part = slice(index * rows, (index + 1) * rows)
-        if phase in "DEF":
-            keys[part] = _swapped(keys[part], rare)
-        costs[part] = cost_by_key[keys[part]] * (2 if phase == "F" else 1)
-        gaps[part] = mean_ns * (1.0 - _SHARES.get(phase, 0.0))
-    return _with_prelude(keys, costs, gaps, float(costs[:rows].mean()))
+    stream = las_series.phases(_association(rows, seed), seed, rows=rows)
+    return _part(stream, float(stream.costs_ns[:rows].mean()))
 
 
-def _association(recipe: Recipe, seed: int) -> int:
-    number = 1_000 * seed
+def _association(rows: int, seed: int) -> int:
+    recipe, number = Recipe(rows=rows), 1_000 * seed
     while recipe.cost_by_key(number)[0] > _CHEAP_NS:
         number += 1
     return number
-
-
-def _swapped(keys: Ints, rare: int) -> Ints:
-    return np.where(keys == 0, rare, np.where(keys == rare, 0, keys))
 
 
 def tweets(rows: int, seed: int) -> Part:
@@ -104,20 +88,14 @@ def tweets(rows: int, seed: int) -> Part:
     drawn = draw_tweets(rows, seed=seed)
     costs = drawn.work_ms * MS
     mean_ns = float(costs.mean())
-    return _with_prelude(drawn.keys, costs, np.full(rows, mean_ns), mean_ns)
+    arrivals = (np.arange(rows) * mean_ns).astype(np.int64)
+    stream = Stream(keys=drawn.keys, costs_ns=costs, arrivals_ns=arrivals)
+    return _part(stream, mean_ns)
 
 
-def _with_prelude(keys: Ints, costs: Ints, gaps: Floats, mean_ns: float) -> Part:
-    """Put rows at half load before the stream: the first ones again."""
-    first = round(_PRELUDE_S * 1e9 / (2 * mean_ns))
-    before = np.arange(first) % keys.size
-    arrivals = np.cumsum(np.concatenate([np.full(first, 2 * mean_ns), gaps])).astype(np.int64)
-    stream = Stream(
-        keys=np.concatenate([keys[before], keys]),
-        costs_ns=np.concatenate([costs[before], costs]),
-        arrivals_ns=arrivals,
-    )
-    return Part(stream=stream, first=first, mean_ns=mean_ns)
+def _part(stream: Stream, mean_ns: float) -> Part:
+    whole, first = spark_run.with_prelude(stream, gap_ns=2 * mean_ns)
+    return Part(stream=whole, first=first, mean_ns=mean_ns)
 
 
 def straw_man(part: Part) -> NDArray[np.bool_]:
@@ -251,7 +229,7 @@ STUDY = Study(
         OnSpark(
             id="10",
             title=f"Seven phases on Spark, τ = {LIMIT_S:g} s",
-            rows=4_000,
+            rows=5_000,
             quick_rows=700,
             stream=phases,
             claim=lambda results: claims_10(results, PHASES),
@@ -260,7 +238,7 @@ STUDY = Study(
         OnSpark(
             id="11",
             title=f"Tweets on Spark, τ = {LIMIT_S:g} s",
-            rows=9_000,
+            rows=14_000,
             quick_rows=1_500,
             stream=tweets,
             claim=claims_11,

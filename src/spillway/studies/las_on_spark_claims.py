@@ -16,7 +16,7 @@ OPERATOR, GATE, BOTH = "LAS in the operator", "LAS at the gate", "LAS at both"
 FEWEST = "fewest at the gate"
 GUARDED = (OPERATOR, GATE, BOTH, FEWEST)
 NAMES = (STRAW, FULL, *GUARDED)
-LIMIT_S = 1.0
+LIMIT_S = 1.5
 HELD = 1.05  # so many times τ is held
 NEAR = 0.03  # so close are shares of dropped rows
 WORSE = 5.0  # so many times longer rows wait for Straw-Man
@@ -25,7 +25,7 @@ RECOVERED, RECOVERY_BATCHES = 1.25, 6  # a batch of so many τ, after at most so
 
 _NOISE = "the engine's own time per batch varies from machine to machine, and so does what is left"
 _TIME = (
-    "time of the engine is work that is not done: of a batch of about a second the operator's "
+    "time of the engine is work that is not done: of a batch of about 1.5 s the operator's "
     "reports take some 40 ms, the plan of the gate some 130 ms more"
 )
 _SHORT = "the queue grows with time, and the run was too short for it"

@@ -27,19 +27,19 @@ LIMIT_NS = 64 * MS
 _SHARES = {"B": 0.5, "E": -0.5}
 
 
-def phases(association: int, order: int) -> Stream:
-    """Make the stream of all phases."""
-    recipe = Recipe(rows=PHASE_ROWS * len(PHASES))
+def phases(association: int, order: int, *, rows: int = PHASE_ROWS) -> Stream:
+    """Make the stream of all phases, of so many rows each."""
+    recipe = Recipe(rows=rows * len(PHASES))
     keys, cost_by_key = recipe.draw_keys(order), recipe.cost_by_key(association)
     mean = float(cost_by_key[keys].mean())
     rare = int(np.flatnonzero(cost_by_key == cost_by_key.max())[-1])
     costs, gaps = np.empty_like(keys), np.empty(keys.size)
     for index, phase in enumerate(PHASES):
-        rows = slice(index * PHASE_ROWS, (index + 1) * PHASE_ROWS)
+        part = slice(index * rows, (index + 1) * rows)
         if phase in "DEF":
-            keys[rows] = _swapped(keys[rows], rare)
-        costs[rows] = cost_by_key[keys[rows]] * (2 if phase == "F" else 1)
-        gaps[rows] = mean * (1.0 - _SHARES.get(phase, 0.0))
+            keys[part] = _swapped(keys[part], rare)
+        costs[part] = cost_by_key[keys[part]] * (2 if phase == "F" else 1)
+        gaps[part] = mean * (1.0 - _SHARES.get(phase, 0.0))
     arrivals = np.concatenate([[0.0], np.cumsum(gaps)[:-1]]).astype(np.int64)
     return Stream(keys=keys, costs_ns=costs, arrivals_ns=arrivals)
 

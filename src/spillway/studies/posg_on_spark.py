@@ -22,6 +22,7 @@ from spillway.sim.workloads import MS, Recipe, Stream
 from spillway.studies import spark_run
 from spillway.studies.posg_on_spark_claims import (
     GREEDY,
+    LONGEST,
     NAMES,
     ROUND_ROBIN,
     STEALING,
@@ -30,9 +31,9 @@ from spillway.studies.posg_on_spark_claims import (
     claims_12,
     label,
 )
-from spillway.studies.spark_tweets import draw_tweets
 from spillway.studies.spark_work import Waiting
 from spillway.studies.study import Claim, Figure, Panel, Point, Results, Series, Study
+from spillway.workload.tweets import draw_tweets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +43,6 @@ Ints = NDArray[np.int64]
 
 BEFORE = (1.05, 1.025, 1.0, 0.975, 0.95)  # how much longer each instance takes
 AFTER = (0.90, 0.95, 1.0, 1.05, 1.10)
-_PRELUDE_S = 4.0  # at half load, before what is measured: time to learn
 _WINDOWS = 30
 _TWEET_MS = 9.7
 
@@ -50,15 +50,9 @@ _TWEET_MS = 9.7
 def paced(keys: Ints, costs_ns: Ints, instances: int) -> tuple[Stream, int]:
     """Let rows come as fast as the instances can do them, after a prelude at half that pace."""
     gap_ns = float(costs_ns.mean()) / instances
-    first = round(_PRELUDE_S * 1e9 / (2 * gap_ns))
-    before = np.arange(first) % keys.size
-    gaps = np.concatenate([np.full(first, 2 * gap_ns), np.full(keys.size, gap_ns)])
-    stream = Stream(
-        keys=np.concatenate([keys[before], keys]),
-        costs_ns=np.concatenate([costs_ns[before], costs_ns]),
-        arrivals_ns=np.cumsum(gaps).astype(np.int64),
-    )
-    return stream, first
+    arrivals = (np.arange(keys.size) * gap_ns).astype(np.int64)
+    stream = Stream(keys=keys, costs_ns=costs_ns, arrivals_ns=arrivals)
+    return spark_run.with_prelude(stream, gap_ns=2 * gap_ns)
 
 
 def place(rows: DataFrame, folder: Path, *, name: str, k: int, work: Waiting) -> DataFrame:
@@ -71,6 +65,7 @@ def place(rows: DataFrame, folder: Path, *, name: str, k: int, work: Waiting) ->
     placed = {
         ROUND_ROBIN: lambda: rows.repartition(k),
         STEALING: lambda: rows.repartition(4 * k),
+        LONGEST: lambda: guard.balance(rows, instances=k, key="key", way="longest"),
         GREEDY: lambda: guard.balance(rows, instances=k, key="key", way="greedy"),
         TABLE: lambda: guard.balance(rows, instances=k, key="key", way="table", identity=["id"]),
     }[name]()

@@ -35,6 +35,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 OUT = "id bigint, started_us bigint, ended_us bigint"
+_PRELUDE_S = 4.0  # time to learn, before what is measured
 _POLL_S = 0.2
 _STALL_S = 120.0
 _SINK = "spillway_study"
@@ -65,6 +66,19 @@ class Played:
             "batch_rows": (self.batch_rows[late] - first).tolist(),
             "batch_s": self.batch_s[late].tolist(),
         }
+
+
+def with_prelude(stream: Stream, *, gap_ns: float) -> tuple[Stream, int]:
+    """Put seconds of slower rows, the first ones again, before a stream; say where that begins."""
+    first = round(_PRELUDE_S * 1e9 / gap_ns)
+    before = np.arange(first) % stream.rows
+    slow_ns = (np.arange(first) * gap_ns).astype(np.int64)
+    whole = Stream(
+        keys=np.concatenate([stream.keys[before], stream.keys]),
+        costs_ns=np.concatenate([stream.costs_ns[before], stream.costs_ns]),
+        arrivals_ns=np.concatenate([slow_ns, stream.arrivals_ns + round(first * gap_ns)]),
+    )
+    return whole, first
 
 
 def play(
