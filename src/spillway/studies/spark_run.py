@@ -72,11 +72,11 @@ def with_prelude(stream: Stream, *, gap_ns: float) -> tuple[Stream, int]:
     """Put seconds of slower rows, the first ones again, before a stream; say where that begins."""
     first = round(_PRELUDE_S * 1e9 / gap_ns)
     before = np.arange(first) % stream.rows
-    slow_ns = (np.arange(first) * gap_ns).astype(np.int64)
+    slow_ns = (np.arange(1, first + 1) * gap_ns).astype(np.int64)
     whole = Stream(
         keys=np.concatenate([stream.keys[before], stream.keys]),
         costs_ns=np.concatenate([stream.costs_ns[before], stream.costs_ns]),
-        arrivals_ns=np.concatenate([slow_ns, stream.arrivals_ns + round(first * gap_ns)]),
+        arrivals_ns=np.concatenate([slow_ns, stream.arrivals_ns + round((first + 1) * gap_ns)]),
     )
     return whole, first
 
