@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 from scipy import stats
 
 import spillway as sw
-from spillway.estimate import totals
+from spillway.estimate import totals, weighted
+from spillway.spark.estimators import quantile
 from spillway.spark.uniform import hash_sql, uniform_sql
 
 ROWS, DRAWS = 2_000, 400
@@ -90,6 +91,54 @@ def test_without_shedding_the_estimators_are_sparks_own(spark: SparkSession) -> 
     assert none[0]["value"] == 0
     assert none[1] is None
     assert none[2] is None
+
+
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.95])
+def test_native_quantiles_equal_the_formula(samples: DataFrame, q: float) -> None:
+    rows = samples.where("draw < 4").select("draw", "x", "_weight").collect()
+    got = samples.where("draw < 4").groupBy("draw").agg(quantile("x", q)).collect()
+    for draw, native in got:
+        of = [row for row in rows if row["draw"] == draw]
+        x, w = (np.array([row[name] for row in of]) for name in ("x", "_weight"))
+        assert native == pytest.approx(weighted.quantile(x, w, q).value, rel=1e-12)
+
+
+def test_native_quantiles_are_corrected_for_unequal_rates(
+    samples: DataFrame, spark: SparkSession
+) -> None:
+    """z-test of the share of all rows below the estimated median, false-alarm rate 1e-4.
+
+    Large values are kept more often, so the median of the kept rows is not that of all. A quantile
+    is unbiased up to one row of the sample: a tenth of its own spread is allowed for that.
+    """
+    value = (F.col("id") % 3) * 5 + F.exp(F.sin(F.col("id").cast("double")))
+    draws = samples.where("draw < 100").groupBy("draw")
+    got = draws.agg(quantile(value, 0.5), F.percentile(value, 0.5)).collect()
+    ordered = np.sort([row[0] for row in spark.range(ROWS).select(value).collect()])
+    corrected, plain = (np.searchsorted(ordered, [row[i] for row in got]) / ROWS for i in (1, 2))
+    spread = corrected.std(ddof=1)
+    allowed = (stats.norm.isf(0.5e-4) / len(got) ** 0.5 + 0.1) * spread
+    assert abs(corrected.mean() - 0.5) < allowed
+    assert abs(plain.mean() - 0.5) > 5 * allowed
+
+
+def test_without_shedding_a_quantile_is_sparks_own(spark: SparkSession) -> None:
+    """Weights of 1, NULLs whose weights differ, equal weights above 1, and no rows at all."""
+    values = F.when(F.col("id") % 4 > 0, F.col("id"))
+    weight = F.when(F.col("id") % 4 > 0, 1.0).otherwise(7.0)
+    df = spark.range(100).select(values.alias("x"), weight.alias("_weight"))
+    alike = df.withColumn("_weight", F.lit(1 / 0.3))
+    shares = (0.0, 0.25, 0.5, 0.9, 1.0)
+    own = df.agg(*(F.percentile("x", q) for q in shares)).collect()[0]
+    assert tuple(df.agg(*(quantile("x", q) for q in shares)).collect()[0]) == tuple(own)
+    assert tuple(alike.agg(*(quantile(F.col("x"), q) for q in shares)).collect()[0]) == tuple(own)
+    assert df.where("x < 0").agg(quantile("x", 0.5)).collect()[0][0] is None
+
+
+@pytest.mark.parametrize("q", [-0.1, 1.5, 50.0, float("nan")])
+def test_a_quantile_that_is_none_is_refused(spark: SparkSession, q: float) -> None:
+    with pytest.raises(ValueError, match=r"q must be in \[0, 1\], got"):
+        quantile("x", q)
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5, 95.0, float("nan")])

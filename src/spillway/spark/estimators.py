@@ -1,6 +1,6 @@
 """Estimators for any aggregation over guarded rows: native columns, corrected by the weights.
 
-The formulas are those of `spillway.estimate.totals`.
+The formulas are those of `spillway.estimate.totals` and `spillway.estimate.weighted`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spillway.estimate.totals import z_score
+from spillway.estimate.weighted import FREQUENCY
 from spillway.spark.columns import WEIGHT
 
 
@@ -45,6 +46,24 @@ def mean(column: Column | str, *, confidence: float | None = None) -> Column:
     squares = F.sum(excess * x * x) - value * (2 * F.sum(excess * x) - value * F.sum(excess))
     variance = F.try_divide(F.greatest(squares, F.lit(0.0)), size * size)
     return _interval(value, variance, confidence).alias(name)
+
+
+def quantile(column: Column | str, q: float) -> Column:
+    """Estimate the q-quantile of a column over all rows (0.5: the median); NULLs are left out.
+
+    Rows of equal weights, and so rows of which none was shed, have Spark's own `percentile`. Where
+    weights differ, a row counts round(10,000 w) times: the share of rows below the result is off
+    by at most 0.005 % for it, and the result is a value of the column, not between two.
+    It holds two percentiles in its state.
+    """
+    if not 0 <= q <= 1:
+        raise ValueError(f"q must be in [0, 1], got {q}")
+    x = _number(column)
+    weight = F.when(x.isNotNull(), F.col(WEIGHT))
+    plain = F.percentile(x, F.lit(q))
+    weighted = F.percentile(x, F.lit(q), F.round(weight * FREQUENCY).cast("long"))
+    value = F.when(F.min(weight) == F.max(weight), plain).otherwise(weighted)
+    return value.alias(f"quantile({_name(column)}, {q:g})")
 
 
 def _interval(
