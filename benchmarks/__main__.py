@@ -24,6 +24,9 @@ NAMES = (
     "admission",
     "operator",
     "balance",
+    "concept",
+    "degrade",
+    "fair",
 )
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -57,6 +60,12 @@ def main(
     operator: a guarded Python operator against the same function in plain mapInArrow.
 
     balance: cost-aware placement: its own cost, and batch times against Spark's repartition.
+
+    concept: the concept-driven gate by number of groups, against Uniform and sampleBy.
+
+    degrade: computational shedding: what a selection costs, the frontier by number of subtasks.
+
+    fair: algorithm 1 over many batches of many queries, its growth, against a naive version.
 
     Every figure is a median over interleaved repetitions, compared pair by pair, with quartiles.
     The exit code is 1 if a bound is missed; a missed goal only shows.

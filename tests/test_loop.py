@@ -27,6 +27,7 @@ from spillway.values import (
     Budget,
     CostState,
     CostTable,
+    KeepTable,
     Limits,
     LoopState,
     Observation,
@@ -302,6 +303,13 @@ def test_the_last_known_quantiles_are_kept_when_a_batch_showed_none() -> None:
     assert state.seen.rows_in == 0
 
 
+def test_a_batch_in_which_no_window_ended_changes_nothing_but_the_position() -> None:
+    loop = holding()
+    before = fed(loop)
+    idle = replace(seen(10, rows_in=0), rows_kept=0, strata=())
+    assert loop.learn(before, idle, query_id="q", run_id="r") == replace(before, batch_id=10)
+
+
 def test_the_state_is_bounded() -> None:
     state = fed(holding(), batches=200)
     assert len(state.spans) <= 40
@@ -486,3 +494,34 @@ def test_rates_of_numpy_become_plain_numbers() -> None:
     """They would print as `np.float64(…)` in the gate's SQL."""
     plan, _ = clamped(*np.array([0.1, 0.5, 1.0]), edges=tuple(np.array([1.0, 2.0])))
     assert {type(number) for number in (*plan.rates, *plan.edges)} == {float}
+
+
+# Groups -------------------------------------------------------------------------------------
+
+
+def test_levels_of_a_keep_table_are_put_into_bounds_and_nonsense_is_counted() -> None:
+    table = KeepTable(levels=(0.0, 0.2, math.nan, 7.0), cells=b"as it is")
+    shedder = Stubborn(
+        Plan(rates=(1.0, 0.5), edges=(1.0,), keep=table), strata=("whole", "thinned"), score=None
+    )
+    plan, faults = Loop(
+        controller=FixedRate(0.5), shedder=shedder, limits=Limits(keep_min=0.1)
+    ).decide(LoopState(), BatchAhead(batch_id=0))
+    assert plan.keep == KeepTable(levels=(0.1, 0.2, 1.0, 1.0), cells=b"as it is")
+    assert faults == 2
+
+
+def test_a_shedder_by_groups_learns_them_and_the_observation_forgets_them() -> None:
+    from spillway.shedders.concept import ConceptDriven
+    from tests.shedders.concept_rows import seen_of, zipf
+
+    loop = Loop(controller=FixedRate(0.1), shedder=ConceptDriven(by="route"))
+    shown = seen_of(zipf(50, 3_000))
+    state = loop.learn(LoopState(), shown, query_id="q", run_id="r")
+    assert state.concept.now.rows == 3_000
+    assert state.seen is not None
+    assert state.seen.groups is None
+    assert loop.learn(state, shown, query_id="q", run_id="r") is state  # doubled
+    plan, faults = loop.decide(state, BatchAhead(batch_id=1, rows=3_000.0))
+    assert (plan.keep is not None, faults) == (True, 0)
+    assert holding().learn(LoopState(), shown).concept == LoopState().concept

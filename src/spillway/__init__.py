@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from spillway.cost.average import AverageCost
 from spillway.cost.by_key import CostByKey
+from spillway.degrade.degrade import Degrade
+from spillway.degrade.subtask import Subtask, Subtasks
 from spillway.guard import Guard
-from spillway.objective import Latency
+from spillway.objective import Error, Latency
 from spillway.overload.controller import FixedRate, HoldLatency
+from spillway.shedders.concept import ConceptDriven
 from spillway.shedders.load_aware import LoadAware
 from spillway.shedders.semantic import Semantic
 from spillway.shedders.uniform import Uniform
@@ -20,7 +23,7 @@ from spillway.state.ledger import Ledger
 from spillway.values import Budget, Forecast, Limits, Observation, Plan
 
 if TYPE_CHECKING:
-    from spillway.spark.estimators import count, mean, sum
+    from spillway.spark.estimators import count, mean, quantile, sum
     from spillway.spark.session import local_session
 
 __version__ = "0.1.0"
@@ -28,7 +31,10 @@ __version__ = "0.1.0"
 __all__ = [
     "AverageCost",
     "Budget",
+    "ConceptDriven",
     "CostByKey",
+    "Degrade",
+    "Error",
     "FixedRate",
     "Forecast",
     "Guard",
@@ -40,10 +46,13 @@ __all__ = [
     "Observation",
     "Plan",
     "Semantic",
+    "Subtask",
+    "Subtasks",
     "Uniform",
     "count",
     "local_session",
     "mean",
+    "quantile",
     "sum",
 ]
 
@@ -51,6 +60,7 @@ _SPARK_NAMES = {
     "count": "spillway.spark.estimators",
     "sum": "spillway.spark.estimators",
     "mean": "spillway.spark.estimators",
+    "quantile": "spillway.spark.estimators",
     "local_session": "spillway.spark.session",
 }
 

@@ -93,7 +93,10 @@ def demo(
 @app.command()
 def study(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The paper: las or posg.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="NAME", help="The paper: las, posg, cod or dissp.", show_default=False
+        ),
     ],
     figures: Annotated[
         list[str] | None,
@@ -128,6 +131,15 @@ def study(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Compute everything again, whatever was computed.")
     ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with real data (cod): taxi_green_tlc/, google_task_events/, packets/; "
+            "read, never copied. Made rides alone if none.",
+            exists=True,
+            file_okay=False,
+        ),
+    ] = None,
 ) -> None:
     """Run a paper's experiments again and lay our results beside the paper's.
 
@@ -143,16 +155,24 @@ def study(
 
     Example: spillway study las --quick
     """
-    from spillway.studies.run import ON_SPARK, STUDIES, Order, StudyError
+    from spillway.studies.run import ON_SPARK, STUDIES, WITH_DATA, Order, StudyError
 
     if on not in ("sim", "spark"):
         raise typer.BadParameter(f"--on must be sim or spark, got {on!r}")
     known = ON_SPARK if on == "spark" else STUDIES
     if name not in known:
         raise typer.BadParameter(f"the study must be one of {', '.join(known)}, got {name!r}")
+    if data is not None and name not in WITH_DATA:
+        raise typer.BadParameter(f"--data is for {', '.join(WITH_DATA)}, got it with {name!r}")
     if on == "spark":
         workers = _one_on_spark(workers)
-    order = Order(module=known[name], figures=tuple(figures or ()), seed=seed, quick=quick)
+    order = Order(
+        module=known[name],
+        figures=tuple(figures or ()),
+        seed=seed,
+        quick=quick,
+        data=str(data.absolute()) if data else None,
+    )
     try:
         _ = order.jobs
     except ValueError as error:
@@ -161,6 +181,8 @@ def study(
     from spillway.studies.show import show  # matplotlib loads here, after the checks
 
     console, folder = Console(), out or Path(f"spillway-{order.study.name}")
+    if name in WITH_DATA and data is None:
+        console.print("No --data FOLDER: what needs real data is left out.")
     try:
         held = show(order, out=folder, workers=workers, fresh=fresh, console=console)
     except StudyError as error:

@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from spillway.values import (
     Budget,
+    ConceptState,
     ControllerState,
     CostState,
     CostTable,
     Forecast,
     Observation,
     Plan,
+    WorkMix,
+    WorkState,
 )
 
 Floats = NDArray[np.float64]
@@ -102,4 +105,51 @@ class KeyedShedder(Shedder, Protocol):
 
     def scores(self, costs_ns: Floats, worths: Floats) -> Floats:
         """Compute what `score` says in SQL."""
+        ...
+
+
+@runtime_checkable
+class ConceptShedder(Shedder, Protocol):
+    """A shedder that tells rows apart by their group, and learns how often groups come.
+
+    The gate observes a sketch of the groups' frequencies and a sample of the rows that come in:
+    item of the group, value, event time. Its plans have two strata, kept whole and thinned.
+    """
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns whose values make the group."""
+        ...
+
+    @property
+    def value(self) -> str | None:
+        """SQL expression of what is aggregated; None if it does not matter."""
+        ...
+
+    @property
+    def time(self) -> str | None:
+        """Column with the event time; None if the concept goes by batches."""
+        ...
+
+    def learn(self, state: ConceptState, seen: Observation) -> ConceptState:
+        """Return the state after one more finished batch."""
+        ...
+
+
+class Degrader(Protocol):
+    """Gives up work before rows: takes its part of the budget, and leaves the rest to a shedder."""
+
+    def learn(self, state: WorkState, seen: Observation) -> WorkState:
+        """Return the state after one more finished batch."""
+        ...
+
+    def done(self, state: WorkState, seen: Observation) -> float:
+        """Return the share of the kept rows' complete work that was done, in [0, 1]."""
+        ...
+
+    def cut(self, state: WorkState, budget: Budget) -> tuple[WorkMix | None, Budget]:
+        """Return which subtasks run, and the budget for the rows with that work on each.
+
+        The given budget speaks of complete rows. None while nothing is known: all subtasks run.
+        """
         ...

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlparse
 
-from spillway.contracts import Controller, CostModel, KeyedShedder, Shedder
+from spillway.contracts import ConceptShedder, Controller, CostModel, KeyedShedder, Shedder
 from spillway.cost.by_key import CostByKey
+from spillway.degrade.degrade import Degrade
+from spillway.degrade.remembered import Application
 from spillway.loop import Loop
-from spillway.objective import Latency
+from spillway.objective import Error, Latency
 from spillway.overload.controller import HoldLatency
+from spillway.overload.fair import FairBudget
 from spillway.shedders.uniform import Uniform
 from spillway.state import offsets
+from spillway.state.fair_log import FairLog
 from spillway.state.ledger import Ledger
+from spillway.state.memory import Memory
 from spillway.state.plan_log import PlanLog
 from spillway.values import Limits
 
@@ -23,10 +29,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
+    from spillway.degrade.accuracy import Measure
+    from spillway.degrade.profile import Profile
+    from spillway.degrade.subtask import Subtasks
     from spillway.shedders.admission import Admission
+    from spillway.spark.concept_sql import GroupColumns
     from spillway.spark.control import Planner
     from spillway.spark.gate import Gate
     from spillway.spark.live import Live
+    from spillway.spark.membership import Membership
 
 
 class Guard:
@@ -43,7 +54,7 @@ class Guard:
         *,
         state: str | Path,
         objective: Latency | None = None,
-        shed: Shedder | None = None,
+        shed: Shedder | Degrade | Sequence[Shedder | Degrade] | None = None,
         control: Controller | None = None,
         cost: CostModel | None = None,
         limits: Limits | None = None,
@@ -60,14 +71,17 @@ class Guard:
         self.on_error: Literal["open", "last"] = on_error
         self.state = _folder("state", state)
         self._checkpoint = _folder("checkpoint", checkpoint) if checkpoint else None
+        degrade, shedder = _in_order_of_pain(shed)
         self.loop = Loop(
             controller=_controller(objective, control),
             cost=cost or CostByKey(),
-            shedder=shed or Uniform(),
+            shedder=shedder,
+            degrade=degrade,
             limits=limits or Limits(),
         )
         self.metric = ""  # under this name the gate's counts stand in `observedMetrics`
         self._live: Live | None = None
+        self._fair: Membership | None = None
         self._batch_gate: tuple[object, Gate] | None = None
 
     def protect(
@@ -133,6 +147,67 @@ class Guard:
             return operator.attach(df, self.live.hear_operator(df.sparkSession))
         return operator.attach(df, self.live.watch_operator(batch_id, lambda: self.checkpoint))
 
+    def run(
+        self,
+        df: DataFrame,
+        subtasks: Subtasks,
+        *,
+        schema: StructType | str | None = None,
+        profile: Profile | None = None,
+        complete: float = 0.01,
+        measure: Measure[Sequence[dict[str, Any]]] | None = None,
+        key: str | None = None,
+        arrived: str | None = None,
+        identity: Sequence[str] | None = None,
+        protect: Column | str | None = None,
+        batch_id: int | None = None,
+    ) -> DataFrame:
+        """Run mandatory and optional subtasks over `df`: under load the optional ones go first.
+
+        Every row says how accurate its result is expected to be (`_accuracy`) and which subtasks
+        ran for it (`_selection`). Rows go only where the mandatory work alone is too much: by this
+        guard's `protect` in front, else by a gate that `run` puts there (`arrived`, `identity` and
+        `protect` are that gate's).
+
+        subtasks: functions take a row (a dictionary with all columns so far) and return a
+                  dictionary of new ones; a mandatory one may return None to drop the row. SQL text
+                  and Columns make the column of their name. If all are such, no Python runs.
+        schema:   the columns that are returned, where there are functions.
+        profile:  what subtasks take and what is lost without them, from a `Profiler`; without it
+                  the first batches tell. Where no function is timed it must be given.
+        complete: share of the rows that always runs all subtasks; there it is measured what is
+                  lost without each, in turn: one for each batch. 0 measures nothing.
+        measure:  compares rows with the complete ones (`accuracy(ideal, seen)`); by default the
+                  new columns, by relative error.
+        key:      column that drives the cost of a row, for a load-aware shedder behind.
+        batch_id: the batch, inside `foreachBatch` (and only there).
+        """
+        from spillway.spark import columns
+        from spillway.spark.subtasks_pipeline import pipeline_of
+
+        _check_mode(df, batch_id)
+        pipeline = pipeline_of(
+            subtasks,
+            schema=schema,
+            complete=complete,
+            measure=measure,
+            key=key,
+            identity=columns.identity_of(df.drop(columns.WEIGHT), identity),
+            seed=partial(Memory.seed, Memory(folder=self.state)),
+        )
+        self._know(pipeline.application(profile))
+        if columns.WEIGHT not in df.columns:
+            df = self.protect(
+                df, arrived=arrived, identity=identity, protect=protect, batch_id=batch_id
+            )
+        elif arrived is not None or protect is not None:
+            raise ValueError("arrived and protect belong to the guard's protect in front of run")
+        if batch_id is None:
+            observed = self.live.hear_operator(df.sparkSession)
+            return pipeline.attach_stream(df, observed, self._planner())
+        watched = self.live.watch_operator(batch_id, lambda: self.checkpoint)
+        return pipeline.attach_batch(df, watched, self._planner().plan_for(batch_id))
+
     def balance(
         self,
         df: DataFrame,
@@ -164,6 +239,155 @@ class Guard:
         if batch_id is None:
             return balance.attach_stream(df)
         return balance.attach_batch(df, self._planner().plan_for(batch_id))
+
+    def window(
+        self,
+        df: DataFrame,
+        *,
+        time: str,
+        size: str,
+        apply: str | Callable[[Any], Any],
+        slide: str | None = None,
+        by: str | Sequence[str] | None = None,
+        schema: StructType | str | None = None,
+        values: Sequence[str] = (),
+        late: str | None = None,
+        allocation: Literal["proportional", "congress", "neyman", "cvopt"] = "cvopt",
+        rows_min: int = 2,
+        sample_rows: int | None = 512,
+        error: Error | None = None,
+        identity: Sequence[str] | None = None,
+    ) -> DataFrame:
+        """Run a function over a sample of every window of event time, and return its results.
+
+        time:     column with the event time; `size` and `slide` say how long windows are and how
+                  far apart, `late` by how much rows may be late (None: `df` has a watermark).
+        by:       column or columns that make the groups; rare ones are used whole.
+        apply:    "median(fare)" or "quantile(fare, 0.9)", which return a line per group with
+                  value, interval, and how many rows there were and were used; "mean(fare)",
+                  "sum(fare)" and "count()", which are exact; or a function that takes the sampled
+                  rows of a window as a pandas frame with `_weight` and returns one of `schema`.
+        values:   columns whose spread the allocation goes by; by default the one of `apply`.
+        allocation: how the rows are shared out: for the least squared relative error of the
+                  groups' means ("cvopt"), for the least variance of the total ("neyman"), by
+                  frequency ("proportional", the paper's), or half and half ("congress").
+        rows_min: of every group at least so many rows are used.
+        sample_rows: most rows of a group that Spark's state holds; None holds all.
+        error:    a contract that decides how many rows are used, instead of the guard's share; the
+                  state then holds the whole window.
+        """
+        from spillway.spark.window import SampledWindow
+        from spillway.spark.window_apply import applied
+        from spillway.spark.window_task import WindowTask
+
+        self._check_window(df)
+        named = (by,) if isinstance(by, str) else tuple(by or ())
+        function = applied(apply, schema, tuple(values), error)
+        task = WindowTask(
+            apply=function,
+            by=named,
+            values=tuple(values) or ((function.column,) if function.column else ()),
+            allocation=allocation,
+            rows_min=rows_min,
+            rows_max=sample_rows if error is None else None,
+            error=error,
+            share=partial(_share, replace(self._planner(), sized=False)),
+        )
+        window = SampledWindow(
+            time=time,
+            size=size,
+            slide=slide,
+            late=late,
+            identity=identity,
+            sample_rows=None if error is not None else sample_rows,
+            seed=Memory(folder=self.state).seed(),
+            task=task,
+        )
+        return window.attach(df, self.live.hear_operator(df.sparkSession))
+
+    def join(
+        self,
+        left: DataFrame,
+        right: DataFrame,
+        *,
+        time: str,
+        size: str,
+        by: str | Sequence[str],
+        apply: Callable[[Any], Any],
+        schema: StructType | str,
+        slide: str | None = None,
+        late: str | None = None,
+        rows_min: int = 2,
+        sample_rows: int = 64,
+        identity: Sequence[str] | None = None,
+    ) -> DataFrame:
+        """Join two streams on `by` within every window, on a sample, and run a function on that.
+
+        `apply` takes the pairs of the sampled rows as a pandas frame: the columns of `by`, those of
+        both streams, and `_weight`, by which totals over all pairs are unbiased. It returns a frame
+        of `schema`. Both streams have the columns `time` and `by`, and no other in common. Of each
+        key at least `rows_min` rows of each side are used; the state holds at most `sample_rows`.
+        """
+        from spillway.spark.operator import checked_schema
+        from spillway.spark.window_join import JoinedWindow, JoinTask
+
+        self._check_window(left, right)
+        task = JoinTask(
+            fn=apply,
+            returns=checked_schema(schema),
+            by=(by,) if isinstance(by, str) else tuple(by),
+            rows_min=rows_min,
+            rows_max=sample_rows,
+            share=partial(_share, replace(self._planner(), sized=False)),
+        )
+        window = JoinedWindow(
+            time=time,
+            size=size,
+            slide=slide,
+            late=late,
+            identity=identity,
+            sample_rows=sample_rows,
+            seed=Memory(folder=self.state).seed(),
+            task=task,
+        )
+        return window.attach(left, right, self.live.hear_operator(left.sparkSession))
+
+    def _know(self, app: Application) -> None:
+        """Let the loop know which subtasks there are; the same again changes nothing."""
+        degrade = self.loop.degrade
+        if not isinstance(degrade, Degrade) or degrade.application == app:
+            return
+        self.loop = replace(self.loop, degrade=replace(degrade, application=app))
+        self.live.follow(self.loop)
+
+    def _check_window(self, *streams: DataFrame) -> None:
+        """Refuse what has no watermark, and a shedder that would shed a second time."""
+        if not all(df.isStreaming for df in streams):
+            raise ValueError("df must be a stream: a window ends when the watermark passes it")
+        if not isinstance(self.loop.shedder, Uniform):
+            raise ValueError(
+                "shed must be left out for a window, which allocates rows to groups itself; "
+                f"got {self.loop.shedder!r}"
+            )
+
+    def belong(
+        self,
+        *,
+        log: FairLog,
+        weight: float,
+        cores: float | None,
+        split: Literal["fair", "random"],
+    ) -> None:
+        """Become a member of a fair share; `FairShare` calls it, before anything is protected."""
+        from spillway.spark.membership import Membership
+
+        if self._live is not None or self._fair is not None:
+            raise ValueError(
+                f"guard {self.name!r} must be fresh: a fair share is made before anything is "
+                "protected, and a guard belongs to one only"
+            )
+        self._fair = Membership(name=self.name, log=log, weight=weight, cores=cores, split=split)
+        self.loop = replace(self.loop, controller=FairBudget(own=self.loop.controller))
 
     def ledger(self) -> Ledger:
         """Open the books."""
@@ -216,6 +440,9 @@ class Guard:
         keyed = shedder if isinstance(shedder, KeyedShedder) else None
         if keyed is not None:
             columns.check_key(df, keyed.key)
+        groups = _groups(shedder) if isinstance(shedder, ConceptShedder) else None
+        if groups is not None:
+            groups.check(df)
         return Gate(
             identity=columns.identity_of(df, identity),
             strata=shedder.strata,
@@ -223,6 +450,7 @@ class Guard:
             quantiles=shedder.quantiles,
             key=keyed.key if keyed else None,
             worth=keyed.worth if keyed else None,
+            groups=groups,
             protect=protect,
             arrived=arrived,
             p99=self.objective is not None and self.objective.kind == "p99",
@@ -248,7 +476,7 @@ class Guard:
         from spillway.spark.live import Live
 
         if self._live is None:
-            self._live = Live(name=self.name, loop=self.loop, state=self.state)
+            self._live = Live(name=self.name, loop=self.loop, state=self.state, fair=self._fair)
         return self._live
 
     def _planner(self) -> Planner:
@@ -259,6 +487,7 @@ class Guard:
             state=self.state,
             checkpoint=self._checkpoint or self.state.parent,
             on_error=self.on_error,
+            fair=self._fair,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -277,6 +506,30 @@ def _controller(objective: Latency | None, control: Controller | None) -> Contro
     return HoldLatency(objective=objective)
 
 
+def _in_order_of_pain(
+    shed: Shedder | Degrade | Sequence[Shedder | Degrade] | None,
+) -> tuple[Degrade | None, Shedder]:
+    """Split what was given into work that goes first, and the shedder of rows behind it."""
+    given = list(shed) if isinstance(shed, Sequence) else [shed] if shed is not None else []
+    first = given[0] if given else None
+    degrade = first if isinstance(first, Degrade) else None
+    then = [degrade.then] if degrade is not None and degrade.then is not None else []
+    rows = then + [one for one in given if not isinstance(one, Degrade)]
+    if len(rows) > 1 or sum(isinstance(one, Degrade) for one in given) != (degrade is not None):
+        raise ValueError(
+            "shed must be a shedder of rows, a Degrade, or one Degrade and then a shedder of rows; "
+            f"got {shed!r}"
+        )
+    return degrade, rows[0] if rows else Uniform()
+
+
+def _groups(shedder: ConceptShedder) -> GroupColumns:
+    """Return what a concept-driven gate reads of a row."""
+    from spillway.spark.concept_sql import GroupColumns
+
+    return GroupColumns(by=shedder.columns, value=shedder.value, time=shedder.time)
+
+
 def _admission(limit: Latency | None) -> Admission | None:
     """Return how the operator admits rows; a mean and a limit on every row can be checked there."""
     if limit is None:
@@ -288,6 +541,13 @@ def _admission(limit: Latency | None) -> Admission | None:
     condition = Condition.AVERAGE if limit.kind == "average" else Condition.EACH
     # The clock is exact, unlike an estimate: no margin is needed.
     return Admission(limit_ns=round(limit.limit_s * 1e9), condition=condition, margin=1.0)
+
+
+def _share(planner: Planner) -> float:
+    """Return which share of its rows the windows that end in the running batch may use."""
+    from spillway.spark.control import pinned_of_task
+
+    return pinned_of_task(planner).plan.rates[0]
 
 
 def _folder(argument: str, path: str | Path) -> Path:

@@ -1,4 +1,4 @@
-"""What must hold: the latency from a row's arrival to the end of the batch that processed it."""
+"""What must hold: the latency of a row, from its arrival to the end of its batch; an error."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ _UNITS_S = {
     "h": 3600.0,
     "hour": 3600.0,
     "hours": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+    "days": 86400.0,
 }
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
 
@@ -92,3 +95,21 @@ class Latency:
     def __str__(self) -> str:
         """Say the objective in words."""
         return f"{self.kind} latency <= {self.limit_s:g} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Error:
+    """A bound on how far an estimate may be from the truth, with what confidence.
+
+    >>> Error(relative=0.05).confidence
+    0.95
+    """
+
+    relative: float
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        """Reject what is no share."""
+        for name in ("relative", "confidence"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in (0, 1), got {getattr(self, name)}")

@@ -36,13 +36,72 @@ class StratumCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubtaskRun:
+    """What one subtask did: its time over the rows that it was selected for.
+
+    Over `judged` rows it was also tried what leaving it out loses: `lost` is their sum.
+    """
+
+    name: str
+    rows: int = 0
+    busy_ns: int = 0
+    judged: int = 0
+    lost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkDone:
+    """What became of the rows of a pipeline of subtasks.
+
+    They took the lesser or the greater selection of the plan's mix, or belonged to the share that
+    always runs complete. `done` is the share of the complete work that was done, where the
+    subtasks are not timed one by one.
+    """
+
+    rows_less: int = 0
+    rows_more: int = 0
+    rows_complete: int = 0
+    subtasks: tuple[SubtaskRun, ...] = ()
+    done: float | None = None
+
+    @property
+    def rows(self) -> int:
+        """All rows that came in."""
+        return self.rows_less + self.rows_more + self.rows_complete
+
+
+def total_work(parts: tuple[WorkDone, ...]) -> WorkDone:
+    """Add the tasks of a pipeline up."""
+    runs: dict[str, list[SubtaskRun]] = {}
+    for part in parts:
+        for run in part.subtasks:
+            runs.setdefault(run.name, []).append(run)
+    return WorkDone(
+        rows_less=sum(part.rows_less for part in parts),
+        rows_more=sum(part.rows_more for part in parts),
+        rows_complete=sum(part.rows_complete for part in parts),
+        subtasks=tuple(_total_run(name, each) for name, each in runs.items()),
+    )
+
+
+def _total_run(name: str, runs: list[SubtaskRun]) -> SubtaskRun:
+    return SubtaskRun(
+        name=name,
+        rows=sum(run.rows for run in runs),
+        busy_ns=sum(run.busy_ns for run in runs),
+        judged=sum(run.judged for run in runs),
+        lost=sum(run.lost for run in runs),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
     """What one task of a Python operator did; it counts once, if the task succeeded.
 
     `busy_ns` is the operator's own time over the rows that it took, within the times of day
     `begun_at_ns` and `ended_at_ns` (0 if unknown); latencies run from a row's arrival to the start
     of its processing, 0 where no arrival column was named. `costs` is a `HeavySketch` of what its
-    rows took by key, as bytes; empty without a key.
+    rows took by key, as bytes; empty without a key. `work` is what subtasks did, if it ran some.
     """
 
     instance: int
@@ -54,6 +113,7 @@ class TaskReport:
     begun_at_ns: int = 0
     ended_at_ns: int = 0
     costs: bytes = b""
+    work: WorkDone | None = None
 
     @property
     def rows_taken(self) -> int:
@@ -62,7 +122,7 @@ class TaskReport:
 
 
 def total_report(tasks: tuple[TaskReport, ...]) -> TaskReport:
-    """Add the tasks of an operator up; what rows cost by key is left out."""
+    """Add the tasks of an operator up; what rows cost by key, and by subtask, is left out."""
     return TaskReport(
         instance=-1,
         rows_in=sum(task.rows_in for task in tasks),
@@ -76,6 +136,18 @@ def total_report(tasks: tuple[TaskReport, ...]) -> TaskReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsSeen:
+    """How often groups came in a batch, natively counted over some or all of its rows.
+
+    `frequencies` is Spark's count-min sketch of their items (see `kernels.count_min`); `sample` has
+    (item, value, event time in seconds) of some rows, None where there is no usable one.
+    """
+
+    frequencies: bytes
+    sample: tuple[tuple[float, float | None, float | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What a finished batch showed.
 
@@ -83,7 +155,9 @@ class Observation:
     arrival column was named and they could not be estimated. `quantiles` are those of the score.
     `rows_refused` passed the gate and were refused by the operator: they are not kept. `tasks` are
     the operator's own reports. `cost_ns_mean` is the mean estimated cost of the rows that came in,
-    `cost_ns_kept` of those that were kept; `sample` has (item of the key, worth) of some that came.
+    `cost_ns_kept` of those that were kept; `sample` has (item of the key, worth) of some that came;
+    `groups` is what a concept-driven gate counted; `work` what a pipeline of subtasks did, and
+    `done` the share of the kept rows' complete work that this was.
     """
 
     batch_id: int
@@ -102,6 +176,9 @@ class Observation:
     cost_ns_mean: float | None = None
     cost_ns_kept: float | None = None
     sample: tuple[tuple[float, float], ...] = ()
+    groups: GroupsSeen | None = None
+    work: WorkDone | None = None
+    done: float = 1.0
 
     @property
     def work_s(self) -> float:
@@ -144,11 +221,42 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Concept:
+    """How often groups come in a window, in the cells of a sketch; see `shedders.concept_cells`.
+
+    `rows` is how many rows it was learnt from; `counts` are theirs by cell, `moments` those of the
+    values of a sample of them, both packed.
+    """
+
+    window: int | None = None
+    rows: float = 0.0
+    counts: bytes = b""
+    moments: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConceptState:
+    """What a concept-driven shedder remembers: bounded, whatever the number of groups.
+
+    `before` is the last window's concept, until `now` has rows enough. `latest` are the counts of
+    the last batch and `items` some of its rows: the rows to come are like those. A row that was
+    counted there stands for `each` rows.
+    """
+
+    now: Concept = field(default_factory=Concept)
+    before: Concept | None = None
+    latest: bytes = b""
+    items: bytes = b""
+    each: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """What the coming batch may spend on its rows, beside what all of them would need.
 
     `keep_min` is the least rate at which rows are kept. `sample` has (cost in ns, worth) of rows
-    like those to come, at the costs by which the gate will tell them apart; may be empty.
+    like those to come, at the costs by which the gate will tell them apart; may be empty. `concept`
+    is what a concept-driven shedder has learnt.
 
     >>> Budget(work_s_max=0.5, work_s_full=2.0, reason="overload").share
     0.25
@@ -159,6 +267,7 @@ class Budget:
     reason: str
     keep_min: float = 0.0
     sample: tuple[tuple[float, float], ...] = ()
+    concept: ConceptState | None = None
 
     def __post_init__(self) -> None:
         """Reject budgets that are no amounts of time."""
@@ -193,12 +302,57 @@ class CostTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeepTable:
+    """Keep rates by group, packed so that Spark looks them up natively; see `shedders.keep_table`.
+
+    `levels` are the rates that occur, ascending, the last one 1; `cells` is a compressed byte for
+    each cell of a count-min sketch: which level. A row is kept at the greatest of its cells' rates.
+    """
+
+    levels: tuple[float, ...]
+    cells: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """One selection of subtasks: those that are off, the accuracy that is left, and the work.
+
+    `work` is its share of the complete work on a row.
+    """
+
+    off: tuple[str, ...] = ()
+    accuracy: float = 1.0
+    work: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkMix:
+    """Two selections over the rows of a batch: `fraction` of the rows take `more`.
+
+    The share `complete` of the rows runs all subtasks, whatever is selected for the others.
+    """
+
+    less: Selection
+    more: Selection
+    fraction: float
+    complete: float = 0.0
+
+    @property
+    def accuracy(self) -> float:
+        """Expected accuracy, as the mean over rows."""
+        mixed = self.less.accuracy + self.fraction * (self.more.accuracy - self.less.accuracy)
+        return self.complete + (1.0 - self.complete) * mixed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How the gate cuts a batch: strata along the score, and the keep rate of each.
 
     Stratum i holds the rows with `edges[i-1] <= score < edges[i]`; `rates` has one entry more
     than `edges`. Rows without a usable score (NULL, NaN, infinite) are kept at the rate `unrated`.
-    `costs` says what rows cost by their key, where a guarded operator has told.
+    `costs` says what rows cost by their key, where a guarded operator has told. With `keep` the
+    rate of a row is that of its group, and the last of `rates` the mean of those below 1. `mix`
+    says which subtasks run; without it all do.
     """
 
     rates: tuple[float, ...]
@@ -206,6 +360,8 @@ class Plan:
     unrated: float = 1.0
     reason: str = ""
     costs: CostTable | None = None
+    keep: KeepTable | None = None
+    mix: WorkMix | None = None
 
     @property
     def sheds(self) -> bool:
@@ -277,9 +433,45 @@ class CostState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerState:
-    """What a controller carries from batch to batch: its feedback correction."""
+    """What a controller carries from batch to batch: its feedback correction.
+
+    `share` is what a fair share leaves of the query's rows; 1 where it shares with nobody.
+    """
 
     gain: float = 1.0
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtaskState:
+    """What is remembered of one subtask: what it is, what the plan was built from, what is new.
+
+    `duration_s` (a row) and `lost` are those of the plan in use; `durations_s` and `losses` the
+    latest measurements, oldest first. A loss there includes that of all that needs the subtask.
+    """
+
+    name: str
+    optional: bool = False
+    inputs: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    duration_s: float = 0.0
+    lost: float = 0.0
+    durations_s: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkState:
+    """What is remembered of a pipeline of subtasks; empty until they are known.
+
+    `together` has what pairs lose beyond the sum; `complete` is the share of rows that always runs
+    complete; `rebuilt` counts how often the plan was built anew.
+    """
+
+    subtasks: tuple[SubtaskState, ...] = ()
+    together: tuple[tuple[str, str, float], ...] = ()
+    complete: float = 0.0
+    rebuilt: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +480,8 @@ class LoopState:
 
     `query_id` and `run_id` say which stream and which start of it the last observation came from;
     `before_s` is the duration of the batch before the last, while which the last one's rows came;
-    `spans` are the latest (offset span, rows in) pairs, from which batch sizes are read.
+    `spans` are the latest (offset span, rows in) pairs, from which batch sizes are read; `concept`
+    is what a concept-driven shedder has learnt, `work` what is known of the subtasks.
     """
 
     query_id: str = ""
@@ -299,3 +492,5 @@ class LoopState:
     seen: Observation | None = None
     before_s: float | None = None
     spans: tuple[tuple[float, float], ...] = ()
+    concept: ConceptState = field(default_factory=ConceptState)
+    work: WorkState = field(default_factory=WorkState)

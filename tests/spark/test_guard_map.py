@@ -98,7 +98,7 @@ def test_the_model_knows_the_keys_that_cost_more(driven: Driven) -> None:
     stop()
     costs_ns = found.estimate_ns(items_of(np.arange(50)))
     assert min(costs_ns[:10]) >= 200_000
-    assert sorted(costs_ns[10:])[20] < 50_000  # the median: a few may have been interrupted
+    assert sorted(costs_ns[10:])[20] < 100_000  # the median: a few may have been interrupted
 
 
 def test_weights_pass_through_an_operator(driven: Driven) -> None:

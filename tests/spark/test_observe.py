@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spillway.spark.observe import Timing, observation, progress_offsets, progress_timing
-from spillway.values import Observation, StratumCount
+from spillway.values import GroupsSeen, Observation, StratumCount
 
 KAFKA_START = {"rides": {"0": 100, "1": 40}}
 KAFKA_END = {"rides": {"0": 130, "1": 50}}
@@ -168,3 +168,15 @@ def test_quantiles_are_taken_over_as_floats(found: object, expected: tuple[float
 def test_an_empty_batch_counts_nothing_and_has_a_share_of_one() -> None:
     seen = observation({"in_0": 0, "kept_0": 0}, TIMING, ("all",))
     assert (seen.rows_in, seen.rows_kept, seen.share) == (0, 0, 1.0)
+
+
+def test_groups_are_read_from_bytes_and_from_base64_and_nonsense_is_none() -> None:
+    sample = [[7.0, 2.5, None], [8.0, None, 1e9]]
+    read = GroupsSeen(frequencies=b"\0\1", sample=((7.0, 2.5, None), (8.0, None, 1e9)))
+    for counted in (b"\0\1", bytearray(b"\0\1"), "AAE="):
+        shown = metrics(frequencies=counted, groups=sample)
+        assert observation(shown, TIMING, ("all", "protected")).groups == read
+    assert observation(metrics(frequencies="A"), TIMING, ("all",)).groups is None
+    assert observation(metrics(), TIMING, ("all",)).groups is None
+    empty = observation(metrics(frequencies="AAE=", groups=None), TIMING, ("all",)).groups
+    assert empty == GroupsSeen(frequencies=b"\0\1")

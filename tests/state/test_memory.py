@@ -176,3 +176,13 @@ def test_a_damaged_seed_is_refused_not_redrawn(tmp_path: Path) -> None:
     (tmp_path / "seed.json").write_bytes(b"damaged")
     with pytest.raises(files.BadStateFile, match=r"seed\.json"):
         memory.seed()
+
+
+def test_a_state_from_before_there_were_concepts_loads(tmp_path: Path) -> None:
+    """Fields that a later version added are missing: they have their defaults."""
+    import msgspec
+
+    fields = msgspec.to_builtins(state(3))
+    del fields["concept"], fields["seen"]["groups"]
+    files.write(tmp_path / "state.json", "loop state", fields)
+    assert Memory(folder=tmp_path).load() == (state(3), [])

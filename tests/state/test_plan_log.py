@@ -9,7 +9,7 @@ import pytest
 
 from spillway.state import files
 from spillway.state.plan_log import PlanLog
-from spillway.values import SCORE_MAX, SCORE_MIN, PinnedPlan, Plan
+from spillway.values import SCORE_MAX, SCORE_MIN, KeepTable, PinnedPlan, Plan
 
 PLAN = Plan(rates=(0.1, 0.5, 1.0), edges=(SCORE_MIN, SCORE_MAX), unrated=1 / 3, reason="overload")
 
@@ -23,6 +23,13 @@ def test_a_pinned_plan_is_read_back_to_the_last_bit(tmp_path: Path) -> None:
     assert log.read(3) is None
     assert log.pin(pinned(3)) == pinned(3)
     assert PlanLog.of(tmp_path, "q").read(3) == pinned(3)
+
+
+def test_a_plan_by_groups_is_read_back_to_the_last_bit(tmp_path: Path) -> None:
+    table = KeepTable(levels=(0.1, 1 / 3, 1.0), cells=bytes(range(256)))
+    plan = PinnedPlan(batch_id=3, salt=7, plan=Plan(rates=(1.0, 0.2), edges=(1.0,), keep=table))
+    PlanLog.of(tmp_path, "q").pin(plan)
+    assert PlanLog.of(tmp_path, "q").read(3) == plan
 
 
 def test_the_first_pin_counts_and_every_later_one_gets_it(tmp_path: Path) -> None:

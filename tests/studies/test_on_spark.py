@@ -237,7 +237,7 @@ def test_the_report_names_the_command_that_makes_it() -> None:
     [
         (["las", "--on", "storm"], "--on must be sim or spark, got 'storm'"),
         (["las", "9", "--on", "spark"], "figure must be one of 10, 11, got '9'"),
-        (["nope", "--on", "spark"], "the study must be one of las, posg, got 'nope'"),
+        (["nope", "--on", "spark"], "the study must be one of las, posg, cod, got 'nope'"),
         (["posg", "--on", "spark", "--workers", "2"], "--workers must be 1 on Spark, got 2"),
     ],
 )

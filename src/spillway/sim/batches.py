@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from spillway.contracts import KeyedShedder
+from spillway.contracts import ConceptShedder, KeyedShedder
 from spillway.kernels.uniform import salt_of, uniforms
 from spillway.loop import Loop
 from spillway.sim.conditions import Engine, Feedback, Rows, Workload
+from spillway.sim.grouped import Grouped
 from spillway.sim.keyed import Keyed, reports
 from spillway.sim.news import News
 from spillway.sim.promises import BrokenPromise, Ground, Promises
@@ -122,8 +123,10 @@ class _Run:
             attempt = self._execute(rows, kept)
         seen = self._observe(batch_id, rows, (strata, kept), attempt, planned_s)
         seen = self._reported(seen, rows, pinned, (strata, kept), attempt)
+        if rows.grouped is not None:
+            seen = replace(seen, groups=rows.grouped.seen(uniforms(pinned.salt, rows.numbers)))
         batch = self._finish(rows, pinned, seen, attempt, planned_s)
-        self.promises.check(batch, strata, kept)
+        self.promises.check(batch, strata, kept, rows.rates(pinned.plan, strata))
         return batch
 
     def _wait(self) -> None:
@@ -156,12 +159,17 @@ class _Run:
             costs_s=self._costs_s(columns),
             scores=self._scores(columns),
             keyed=self._keyed(columns),
+            grouped=self._grouped(columns),
         )
 
     def _keyed(self, columns: Mapping[str, Ints | Floats]) -> Keyed | None:
         if self.workload.key is None:
             return None
         return Keyed.of(columns, self.workload.key, getattr(self.loop.shedder, "utility", None))
+
+    def _grouped(self, columns: Mapping[str, Ints | Floats]) -> Grouped | None:
+        shedder = self.loop.shedder
+        return Grouped.of(columns, shedder) if isinstance(shedder, ConceptShedder) else None
 
     def _priced(self, rows: Taken, pinned: PinnedPlan) -> Taken:
         """Let a load-aware gate look up what the rows cost by the plan's table."""

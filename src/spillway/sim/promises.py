@@ -69,12 +69,14 @@ class Promises:
         self._calm_s, self._longest_s = ground.calm_s, 0.0
         self._rows_least, self._rows_most = np.inf, 0
 
-    def check(self, batch: Batch, strata: Ints, kept: Bools) -> None:
-        """Check a finished batch; `strata` and `kept` speak of its rows one by one."""
+    def check(
+        self, batch: Batch, strata: Ints, kept: Bools, row_rates: Floats | None = None
+    ) -> None:
+        """Check a finished batch; `strata`, `kept` and `row_rates` speak of its rows one by one."""
         self._batch_id += 1
         self._check_rows(batch)
         self._check_counts(batch, strata, kept)
-        self._check_rates(batch, strata, kept)
+        self._check_rates(batch, strata, kept, row_rates)
         self._check_time(batch)
         self._check_backlog(batch)
         self._check_calm(batch)
@@ -109,15 +111,18 @@ class Promises:
         self._hold(sum(c.rows_in for c in counts) == seen.rows_in, "strata must add up", counts)
         self._hold(sum(c.rows_kept for c in counts) == seen.rows_kept, "strata must add up", counts)
 
-    def _check_rates(self, batch: Batch, strata: Ints, kept: Bools) -> None:
-        rates = (*batch.plan.rates, batch.plan.unrated)
+    def _check_rates(
+        self, batch: Batch, strata: Ints, kept: Bools, row_rates: Floats | None
+    ) -> None:
+        levels = batch.plan.keep.levels if batch.plan.keep else ()
+        rates = (*batch.plan.rates, batch.plan.unrated, *levels)
         low = self.ground.loop.limits.keep_min
         self._hold(all(low <= rate <= 1 for rate in rates), f"rates must be in [{low}, 1]", rates)
         for count, rate in zip(batch.seen.strata, rates, strict=False):
             self._hold(rate < 1 or not count.rows_shed, "rate 1 must keep all", count)
         one = self._batch_id % batch.seen.rows_in  # another place in every batch
         drawn = uniform(batch.pinned.salt, batch.first_row + one)
-        decided = drawn < rates[strata[one]]
+        decided = drawn < (rates[strata[one]] if row_rates is None else row_rates[one])
         self._hold(bool(kept[one]) == decided, "the gate's number must decide", drawn)
 
     def _check_time(self, batch: Batch) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillway.kernels.uniform import uniforms
+from spillway.sim.grouped import Grouped
 from spillway.sim.keyed import Keyed
 from spillway.sim.trace import Latencies
 from spillway.values import PinnedPlan, Plan
@@ -26,7 +27,8 @@ _SLICE_ROWS = 1 << 15
 class Taken:
     """The rows of a batch: where they stand, when they came, what they cost and score.
 
-    The scores of a load-aware shedder depend on the plan: `keyed` is what they follow from.
+    The scores of a load-aware shedder depend on the plan: `keyed` is what they follow from, as the
+    rates of a concept-driven one follow from `grouped`.
     """
 
     first: int
@@ -35,6 +37,7 @@ class Taken:
     costs_s: Floats | None
     scores: Floats | None
     keyed: Keyed | None = None
+    grouped: Grouped | None = None
 
     @property
     def count(self) -> int:
@@ -48,6 +51,8 @@ class Taken:
 
     def strata(self, plan: Plan) -> Ints:
         """Number every row's stratum; rows without a usable score come last."""
+        if self.grouped is not None:
+            return (self.grouped.rates(plan) < 1.0).astype(np.int64)
         if self.scores is None:
             return np.zeros(self.count, np.int64)
         placed = np.searchsorted(np.asarray(plan.edges), self.scores, side="right")
@@ -57,8 +62,13 @@ class Taken:
         """Say of every row whether the gate lets it pass."""
         if not pinned.plan.sheds:
             return np.ones(self.count, np.bool_)
-        rates = np.array([*pinned.plan.rates, pinned.plan.unrated])
-        return uniforms(pinned.salt, self.numbers) < rates[strata]
+        return uniforms(pinned.salt, self.numbers) < self.rates(pinned.plan, strata)
+
+    def rates(self, plan: Plan, strata: Ints) -> Floats:
+        """Return the keep rate of every row."""
+        if self.grouped is not None:
+            return self.grouped.rates(plan)
+        return np.array([*plan.rates, plan.unrated])[strata]
 
     def work_s(self, kept: Bools | None = None) -> float:
         """Return the work of the kept rows, or of all."""

@@ -41,24 +41,24 @@ def check_columns(df: DataFrame, *, weighted: bool = False) -> None:
         )
 
 
-def check_arrived(df: DataFrame, arrived: str | None) -> None:
+def check_arrived(df: DataFrame, arrived: str | None, *, argument: str = "arrived") -> None:
     """Refuse an arrival column that is missing or no point in time."""
     if arrived is None:
         return
-    kind = _type_of(df.schema, arrived, "arrived")
+    kind = _type_of(df.schema, arrived, argument)
     if not isinstance(kind, (T.TimestampType, T.TimestampNTZType, T.NumericType)):
         raise ValueError(
-            f"arrived must be a timestamp or a number of epoch seconds, "
+            f"{argument} must be a timestamp or a number of epoch seconds, "
             f"got column {arrived!r} of type {kind.simpleString()}"
         )
 
 
-def check_key(df: DataFrame, key: str) -> None:
+def check_key(df: DataFrame, key: str, *, argument: str = "key") -> None:
     """Refuse a key that is no column, or of a type that Spark cannot hash."""
-    kind = _type_of(df.schema, key, "key")
+    kind = _type_of(df.schema, key, argument)
     if not _hashable(kind):
         raise ValueError(
-            f"key must be a column that hashes, got {key!r} of type {kind.simpleString()}"
+            f"{argument} must be a column that hashes, got {key!r} of type {kind.simpleString()}"
         )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
     from spillway.spark.gate import Gate
+    from spillway.spark.membership import Membership
 
 _PATIENCE_S, _POLL_S = 0.2, 0.01
 _REASON_MAX = 300
@@ -36,12 +37,18 @@ _PROBED_ROWS = 20_000.0  # rows that suffice to know the quantiles of a score
 
 @dataclass(frozen=True, kw_only=True)
 class Planner:
-    """Makes the plan of a batch: the pinned one if there is one, a new one pinned otherwise."""
+    """Makes the plan of a batch: the pinned one if there is one, a new one pinned otherwise.
+
+    `sized` says that the rows to plan for are the batch's own, which its offsets count. Those of a
+    window came before: they are as many as the last window's.
+    """
 
     loop: Loop
     state: Path
     checkpoint: Path | None
     on_error: Literal["open", "last"] = "open"
+    sized: bool = True
+    fair: Membership | None = None
 
     def plan_for(self, batch_id: int, query_id: str = "") -> PinnedPlan:
         """Return the plan that every attempt at this batch must use. Never raises."""
@@ -59,6 +66,7 @@ class Planner:
     def _decide(self, batch_id: int, query_id: str, log: PlanLog) -> PinnedPlan:
         memory = Memory(folder=self.state)
         state, complaints = self._latest_state(memory, batch_id, query_id)
+        state = self._shared(state, complaints)
         rows = self._rows(state, batch_id)
         ahead = BatchAhead(batch_id=batch_id, rows=rows)
         try:
@@ -90,9 +98,20 @@ class Planner:
                 return state, complaints
             time.sleep(_POLL_S)
 
+    def _shared(self, state: LoopState, complaints: list[str]) -> LoopState:
+        """Put the fair share into the state; without others, or if they cannot be read, all."""
+        if self.fair is None:
+            return state
+        try:
+            share = self.fair.share(time.time())
+        except (OSError, ValueError) as error:
+            complaints.append(f"fair share not known: {error}")
+            share = 1.0
+        return replace(state, controller=replace(state.controller, share=share))
+
     def _rows(self, state: LoopState, batch_id: int) -> float | None:
         """Read the batch's size from Spark's offset log, as exactly as the source allows."""
-        if self.checkpoint is None:
+        if self.checkpoint is None or not self.sized:
             return None
         span = offsets.batch_span(self.checkpoint, batch_id)
         rows = batch_rows(state, span)
@@ -128,7 +147,7 @@ def _plan_reader(
     planner: Planner, gate: Gate
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that a Python worker runs once in every batch."""
-    strata, score, key = gate.strata, gate.score, gate.key
+    described = {name: getattr(gate, name) for name in ("strata", "score", "key", "groups")}
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -138,7 +157,7 @@ def _plan_reader(
         pinned = pinned_of_task(planner)
         for _ in batches:
             pass
-        values = Gate(identity=(), strata=strata, score=score, key=key).plan_values(pinned)
+        values = Gate(identity=(), **described).plan_values(pinned)
         yield pa.RecordBatch.from_pylist([values])
 
     return read

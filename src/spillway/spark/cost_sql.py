@@ -54,14 +54,14 @@ def _cost_sql() -> str:
     return f"double((CASE {cases} ELSE {_least_sql()} END) & {COST_MASK}) * {UNIT_NS}.0D"
 
 
-def array_sql(numbers: Iterable[int], *, held: str) -> str:
+def array_sql(numbers: Iterable[object], *, held: str, of: str = "BIGINT") -> str:
     """Return a constant array that leaves the generated code the same in every batch.
 
     Spark folds the text into one value, which the code refers to. `held` is a number of the row
     that is never negative, which Spark does not know: so it does not copy the array to every place
     that refers to it, which would cost more than the lookups of a small batch.
     """
-    array = f"CAST(split('{','.join(map(str, numbers))}', ',') AS ARRAY<BIGINT>)"
+    array = f"CAST(split('{','.join(map(str, numbers))}', ',') AS ARRAY<{of}>)"
     return f"(CASE WHEN {held} >= 0 THEN {array} END)"
 
 

@@ -11,20 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spillway.cost.table import gate_array
+from spillway.spark import concept_sql
 from spillway.spark.columns import PREFIX, WEIGHT
+from spillway.spark.concept_sql import COUNTED, RATE, GroupColumns
 from spillway.spark.cost_sql import COST, ITEM, TABLE, array_sql, cost_columns
 from spillway.spark.uniform import hash_sql, leftover_sql, quoted, uniform_sql
 from spillway.values import PinnedPlan
 
 UNRATED, PROTECTED = "unrated", "protected"
 KEPT = ":kept"  # ends the name of the metrics over the kept rows
-_PLAN, _HASH = PREFIX + "plan", PREFIX + "hash"
+_PLAN, _HASH, _PROBED = PREFIX + "plan", PREFIX + "hash", PREFIX + "probed"
 _STRATUM, _GUARDED = PREFIX + "stratum", PREFIX + "protected"
 _SCORE = PREFIX + "score"
 _TABLE = "table"
@@ -33,7 +36,7 @@ _QUANTILE_ACCURACY = 2000
 _PARSED_MAX = 200
 _SAMPLE_ROWS = 512
 
-Fields = Mapping[str, str]
+Fields = Mapping[str, str]  # SQL of the plan's numbers, by the names of the plan's type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,8 @@ class Gate:
 
     `strata` are the shedder's; `score`, `protect` and `arrived` may be missing. `p99` asks for the
     99th percentile of the latency, which costs more than its mean and worst. With a `key` the gate
-    looks up what every row costs, for the score to use; `worth` asks for a sample of the rows.
+    looks up what every row costs, for the score to use; `worth` asks for a sample of the rows. With
+    `groups` it looks up at what rate a row's group is kept, and counts how often groups come.
     """
 
     identity: tuple[str, ...]
@@ -54,6 +58,7 @@ class Gate:
     p99: bool = False
     key: str | None = None
     worth: str | None = None
+    groups: GroupColumns | None = None
     _parsed: dict[str, Column] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -69,9 +74,14 @@ class Gate:
         """
         fields = {name: f"{_PLAN}.{name}" for name in self.plan_type().fieldNames()}
         fields["hash"] = hash_sql(fields["salt"], self.identity)
-        placed = self._placed(self._marked(df).select("*", plan.alias(_PLAN)), fields)
-        needed = [*self._counted_columns, *([_PLAN] if self._probes else [])]
-        rate = self._rate(fields)
+        planned = self._marked(df).select("*", plan.alias(_PLAN))
+        needed = [*self._counted_columns, *([_HASH, _PROBED] if self._probes else [])]
+        if self._probes:
+            # As columns: the counter is interpreted, and copies what it refers to, row by row.
+            probed = f"{leftover_sql(_HASH)} < {fields['probe']} AS {_PROBED}"
+            planned = planned.selectExpr("*", f"{fields['hash']} AS {_HASH}", probed)
+            fields |= {"hash": _HASH, "probed": _PROBED}
+        placed, rate = self._placed(planned, fields), self._rate(fields)
         decided = placed.selectExpr(
             *map(quoted, df.columns),
             f"CASE WHEN {self._keep(fields, rate)} THEN 1.0D / {rate} END AS {WEIGHT}",
@@ -103,9 +113,12 @@ class Gate:
 
     def _placed(self, df: DataFrame, fields: Fields) -> DataFrame:
         """Number every row's stratum, once: later steps refer to the column."""
-        columns = self._priced(fields)
+        columns = [*self._priced(fields), *self._grouped(fields)]
         if self._told_apart:
             columns.append(F.expr(f"{self._stratum(fields)} AS {_STRATUM}"))
+        if self.groups:
+            counted = f"{_STRATUM} < {len(self.strata)} AND {fields['probed']}"
+            columns.append(F.expr(f"{_if(counted, ITEM)} AS {COUNTED}"))
         return df.select("*", *columns) if columns else df
 
     def _priced(self, fields: Fields) -> list[Column]:
@@ -115,6 +128,13 @@ class Gate:
         scored = [f"{_double(self.score)} AS {_SCORE}"] if self.score else []
         table = F.expr(f"{fields[_TABLE]} AS {TABLE}")
         return [table, *map(self._column, [*cost_columns(self.key), *scored])]
+
+    def _grouped(self, fields: Fields) -> list[Column]:
+        """Look up at what rate the group of every row is kept."""
+        if not self.groups:
+            return []
+        is_open = f"{fields[self._rate_names()[-1]]} >= 1.0D"
+        return list(map(F.expr, self.groups.rate_columns(fields, open_if=is_open)))
 
     def _kept(
         self, came: DataFrame, fields: Fields, columns: list[str], stayed: Observation
@@ -134,17 +154,25 @@ class Gate:
         fields = [T.StructField(name, T.DoubleType(), False) for name in doubles]
         if self.key:
             fields.append(T.StructField(_TABLE, T.ArrayType(T.LongType(), False), False))
+        fields += self.groups.table_type() if self.groups else []
         return T.StructType([T.StructField("salt", T.LongType(), False), *fields])
 
-    def plan_values(self, pinned: PinnedPlan) -> dict[str, float | int | list[int]]:
+    def plan_values(self, pinned: PinnedPlan) -> dict[str, Any]:
         """Return the plan's numbers by the names of `plan_type`."""
-        rates = (*pinned.plan.rates, *((pinned.plan.unrated,) if self.score else ()))
         return {
             "salt": pinned.salt,
-            **dict(zip(self._rate_names(), rates, strict=True)),
-            **dict(zip(self._edge_names(), pinned.plan.edges, strict=True)),
-            "probe": pinned.probe,
+            **self._doubles(pinned),
             **({_TABLE: gate_array(pinned.plan.costs).tolist()} if self.key else {}),
+            **(concept_sql.table_values(pinned.plan) if self.groups else {}),
+        }
+
+    def _doubles(self, pinned: PinnedPlan) -> dict[str, float]:
+        rates = (*pinned.plan.rates, *((pinned.plan.unrated,) if self.score else ()))
+        edges = () if self.groups else pinned.plan.edges
+        return {
+            **dict(zip(self._rate_names(), rates, strict=True)),
+            **dict(zip(self._edge_names(), edges, strict=True)),
+            "probe": pinned.probe,
         }
 
     def _numbers(self, pinned: PinnedPlan) -> dict[str, str]:
@@ -154,27 +182,30 @@ class Gate:
         anew in every batch. An array does not, as long as Spark cannot know which element is meant.
         """
         either = f"int({_HASH} & 1)"
-        values = self.plan_values(pinned)
         doubles = {
             name: f"array({value!r}D, {value!r}D)[{either}]"
-            for name, value in values.items()
-            if name not in ("salt", _TABLE)
+            for name, value in self._doubles(pinned).items()
         }
-        table = array_sql(gate_array(pinned.plan.costs).tolist(), held=either) if self.key else ""
         # The smallest long is no literal of its own: text is.
-        return {"salt": f"CAST('{pinned.salt}' AS BIGINT)", "hash": _HASH, **doubles, _TABLE: table}
+        fields = {"salt": f"CAST('{pinned.salt}' AS BIGINT)", "hash": _HASH, **doubles}
+        fields["probed"] = f"{leftover_sql(_HASH)} < {fields['probe']}"
+        if self.key:
+            fields[_TABLE] = array_sql(gate_array(pinned.plan.costs).tolist(), held=either)
+        return fields | (concept_sql.table_sql(pinned.plan, held=either) if self.groups else {})
 
     def _rate_names(self) -> list[str]:
         rated = len(self.strata) + (1 if self.score else 0)
         return [f"rate_{index}" for index in range(rated)]
 
     def _edge_names(self) -> list[str]:
-        return [f"edge_{index}" for index in range(len(self.strata) - 1)]
+        edges = 0 if self.groups else len(self.strata) - 1
+        return [f"edge_{index}" for index in range(edges)]
 
     @property
     def _probes(self) -> bool:
         """Whether quantiles or a sample are taken from a share of the rows."""
-        return self.p99 or bool(self.quantiles) or self.worth is not None
+        sampled = self.worth is not None or self.groups is not None
+        return self.p99 or bool(self.quantiles) or sampled
 
     @property
     def _told_apart(self) -> bool:
@@ -185,7 +216,7 @@ class Gate:
     def _counted_columns(self) -> list[str]:
         """Our own columns that the counters need."""
         keyed = [COST] + ([ITEM] if self.worth else []) if self.key else []
-        return ([_STRATUM] if self._told_apart else []) + keyed
+        return ([_STRATUM] if self._told_apart else []) + keyed + ([COUNTED] if self.groups else [])
 
     def _marked(self, df: DataFrame) -> DataFrame:
         """Give a predicate that is a Column object a name, so that text can speak of it."""
@@ -203,6 +234,8 @@ class Gate:
         if self.protect is not None:
             predicate = self.protect if isinstance(self.protect, str) else _GUARDED
             cases.append(f"WHEN ({predicate}) THEN {self.names.index(PROTECTED)}")
+        if self.groups:
+            cases.append(f"WHEN {RATE} >= 1.0D THEN 0")
         if self.score:
             # NaN is larger than every number in Spark, infinity included.
             unrated = f"NOT coalesce(abs({self._score()}) < double('infinity'), false)"
@@ -216,9 +249,9 @@ class Gate:
         return _SCORE if self.key else _double(self.score)
 
     def _rate(self, fields: Fields) -> str:
-        rates = [fields[name] for name in self._rate_names()]
+        rates = [RATE] * 2 if self.groups else [fields[name] for name in self._rate_names()]
         rates += ["1.0D"] if self.protect is not None else []
-        if len(rates) == 1:
+        if len(rates) == 1 or (self.groups and self.protect is None):
             return rates[0]
         cases = " ".join(f"WHEN {index} THEN {rate}" for index, rate in enumerate(rates[:-1]))
         return f"(CASE {_STRATUM} {cases} ELSE {rates[-1]} END)"
@@ -227,7 +260,7 @@ class Gate:
         """Aggregate over the rows that come in: counts, quantiles of the score."""
         metrics = self._counts("in")
         if self.quantiles:
-            rated = f"{_STRATUM} < {len(self.strata)} AND {self._probed(fields)}"
+            rated = f"{_STRATUM} < {len(self.strata)} AND {fields['probed']}"
             score = _if(rated, self._score())
             which = ", ".join(f"{quantile!r}D" for quantile in self.quantiles)
             found = f"percentile_approx({score}, array({which}), {_QUANTILE_ACCURACY})"
@@ -236,11 +269,13 @@ class Gate:
 
     def _sampled(self, fields: Fields) -> list[Column]:
         """Observe what the rows cost and, of those with the least hashes, item and worth."""
+        if self.groups:
+            return [self._column(metric) for metric in self.groups.metrics(fields["hash"])]
         if not self.key:
             return []
         metrics = [self._column(f"avg({COST}) AS cost_mean")]
         if self.worth:
-            rated = f"{_STRATUM} < {len(self.strata)} AND {self._probed(fields)}"
+            rated = f"{_STRATUM} < {len(self.strata)} AND {fields['probed']}"
             pair, chance = f"array(double({ITEM}), {self.worth})", _if(rated, fields["hash"])
             found = f"min_by({_if(rated, pair)}, {chance}, {_SAMPLE_ROWS})"
             metrics.append(F.expr(f"{found} AS sample"))
@@ -267,13 +302,9 @@ class Gate:
         at_s = _if(kept, f"CAST(CAST({quoted(self.arrived)} AS TIMESTAMP) AS DOUBLE)")
         metrics = [f"avg({at_s}) AS arrived_mean", f"min({at_s}) AS arrived_min"]
         if self.p99:
-            probed = _if(self._probed(fields), at_s)
+            probed = _if(fields["probed"], at_s)
             metrics.append(f"percentile_approx({probed}, 0.01D, 1000) AS arrived_first")
         return [self._column(metric) for metric in metrics]
-
-    def _probed(self, fields: Fields) -> str:
-        """Pick a small share of the rows, independent of what is kept: quantiles need no more."""
-        return f"{leftover_sql(fields['hash'])} < {fields['probe']}"
 
     def _column(self, text: str) -> Column:
         """Parse an expression, once: most are the same in every batch."""

@@ -12,6 +12,7 @@ from pyspark.sql import Observation, SparkSession
 from spillway.loop import Loop
 from spillway.spark.batch_watch import BatchWatch, GuardedBatch, watch_batch
 from spillway.spark.listener import GuardListener
+from spillway.spark.membership import Membership, reporter_of
 from spillway.spark.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -24,12 +25,14 @@ Checkpoint = Callable[[], Path | None]
 class Live:
     """Listener, recorder and watch of one guard."""
 
-    def __init__(self, *, name: str, loop: Loop, state: Path) -> None:
-        """Start with nothing to hear."""
+    def __init__(
+        self, *, name: str, loop: Loop, state: Path, fair: Membership | None = None
+    ) -> None:
+        """Start with nothing to hear; a member of a fair share tells the others."""
         self.name = name
         self.listener: GuardListener | None = None
         self.recorder: Recorder | None = None
-        self._loop, self._state = loop, state
+        self._loop, self._state, self._fair = loop, state, fair
         self._run_id = ""
         self._watch: BatchWatch | None = None
 
@@ -69,9 +72,15 @@ class Live:
         names, identity = (gate.names, gate.identity) if gate else ((), ())
         if self.recorder is None:
             self._run_id = str(uuid.uuid4())
-            self.recorder = Recorder(loop=self._loop, state=self._state, identity=identity)
+            self.recorder = self._new_recorder(identity)
         batch = GuardedBatch(batch_id, self._run_id, checkpoint(), names, list(observed))
         self._watch = watch_batch(batch, self.recorder)
+
+    def follow(self, loop: Loop) -> None:
+        """Let what is learnt from now on be learnt by this loop."""
+        self._loop = loop
+        if self.recorder is not None:
+            self.recorder.loop = loop
 
     def settle(self) -> None:
         """Wait until the last batch is recorded, as far as it can be."""
@@ -81,9 +90,13 @@ class Live:
     def _listen(
         self, spark: SparkSession, metric: str, strata: tuple[str, ...], identity: tuple[str, ...]
     ) -> None:
-        self.recorder = Recorder(loop=self._loop, state=self._state, identity=identity)
+        self.recorder = self._new_recorder(identity)
         self.listener = GuardListener(gate=metric, strata=strata, recorder=self.recorder)
         spark.streams.addListener(self.listener)
+
+    def _new_recorder(self, identity: tuple[str, ...]) -> Recorder:
+        reporter = reporter_of(self._fair) if self._fair is not None else None
+        return Recorder(loop=self._loop, state=self._state, identity=identity, reporter=reporter)
 
     def _leave(self, spark: SparkSession) -> None:
         """Stop listening for the query before; refuse while it runs."""

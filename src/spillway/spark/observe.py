@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import math
 from collections.abc import Mapping
@@ -12,7 +14,14 @@ from typing import Any
 from spillway.spark.metrics import TASKS
 from spillway.spark.task_report import decode
 from spillway.state.offsets import total_span
-from spillway.values import Observation, StratumCount, TaskReport
+from spillway.values import (
+    GroupsSeen,
+    Observation,
+    StratumCount,
+    TaskReport,
+    WorkDone,
+    total_work,
+)
 
 Metrics = Mapping[str, Any]
 
@@ -34,8 +43,8 @@ def observation(metrics: Metrics, timing: Timing, strata: tuple[str, ...]) -> Ob
     An open gate counted only once. Without a gate the rows are those that the operator saw.
     """
     counts, tasks = _counts(metrics, strata), task_reports(metrics)
-    refused = sum(task.rows_refused for task in tasks)
-    came = counts or tuple(_as_count(task) for task in tasks)
+    refused, work = sum(task.rows_refused for task in tasks), _work(metrics, tasks)
+    came = counts or _without_gate(tasks, work)
     ended_at_s = timing.started_at_s + timing.duration_s
     return Observation(
         batch_id=timing.batch_id,
@@ -54,12 +63,27 @@ def observation(metrics: Metrics, timing: Timing, strata: tuple[str, ...]) -> Ob
         strata=counts,
         rows_refused=refused,
         tasks=tasks,
+        groups=_groups(metrics),
+        work=work,
     )
 
 
 def task_reports(metrics: Metrics) -> tuple[TaskReport, ...]:
     """Read the reports of an operator's tasks; none where no operator was observed."""
     return tuple(decode(value) for value in metrics.get(TASKS) or ())
+
+
+def _groups(metrics: Metrics) -> GroupsSeen | None:
+    """Read what a concept-driven gate counted; a sketch is bytes, or base64 in Spark's progress."""
+    counted = metrics.get("frequencies")
+    if counted is None:
+        return None
+    try:
+        found = base64.b64decode(counted) if isinstance(counted, str) else bytes(counted)
+    except (binascii.Error, ValueError):
+        return None
+    sample = tuple((item, value, at_s) for item, value, at_s in metrics.get("groups") or ())
+    return GroupsSeen(frequencies=found, sample=sample)
 
 
 def _counts(metrics: Metrics, strata: tuple[str, ...]) -> tuple[StratumCount, ...]:
@@ -75,8 +99,19 @@ def _counts(metrics: Metrics, strata: tuple[str, ...]) -> tuple[StratumCount, ..
     )
 
 
-def _as_count(task: TaskReport) -> StratumCount:
-    return StratumCount(name="", rows_in=task.rows_in, rows_kept=task.rows_in)
+def _without_gate(tasks: tuple[TaskReport, ...], work: WorkDone | None) -> tuple[StratumCount, ...]:
+    rows = [task.rows_in for task in tasks] or ([work.rows] if work else [])
+    return tuple(StratumCount(name="", rows_in=count, rows_kept=count) for count in rows)
+
+
+def _work(metrics: Metrics, tasks: tuple[TaskReport, ...]) -> WorkDone | None:
+    """Read what subtasks did: the reports of their tasks, or what Spark counted natively."""
+    if parts := tuple(task.work for task in tasks if task.work):
+        return total_work(parts)
+    if metrics.get("work_rows") is None:
+        return None
+    rows, more = metrics["work_rows"], metrics["work_more"]
+    return WorkDone(rows_less=rows - more, rows_more=more, done=metrics.get("work_done"))
 
 
 def progress_timing(progress: Mapping[str, Any]) -> Timing:

@@ -82,7 +82,7 @@ class Operator:
         columns.check_arrived(df, self.arrived)
         if self.key is not None:
             columns.check_key(df, self.key)
-        schema = _checked_schema(self.schema)
+        schema = checked_schema(self.schema)
         weighted = WEIGHT in df.columns and WEIGHT not in schema.names
         results = Results(
             fn=getattr(self.fn, "__qualname__", type(self.fn).__name__),
@@ -151,7 +151,7 @@ def _check_admit(admit: Admission, arrived: str | None) -> None:
         )
 
 
-def _checked_schema(schema: T.StructType | str) -> T.StructType:
+def checked_schema(schema: T.StructType | str | None) -> T.StructType:
     """Parse the schema; refuse one without columns, or with such as the guard's own."""
     parsed = T.StructType.fromDDL(schema) if isinstance(schema, str) and schema.strip() else schema
     if not isinstance(parsed, T.StructType) or not parsed.names:

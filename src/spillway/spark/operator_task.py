@@ -15,7 +15,7 @@ from spillway.spark.columns import PREFIX, WEIGHT
 from spillway.spark.operator_results import Results
 from spillway.spark.task_report import encode
 from spillway.state.memory import Memory
-from spillway.values import TaskReport
+from spillway.values import TaskReport, WorkDone
 
 if TYPE_CHECKING:
     from spillway.cost.heavy import HeavySketch
@@ -91,8 +91,8 @@ class Tally:
         self._waited_ns += int(waits.sum())
         self._waited_ns_max = max(self._waited_ns_max, int(waits.max(initial=0)))
 
-    def report(self) -> bytes:
-        """Return the report of the task as it travels."""
+    def report(self, work: WorkDone | None = None) -> bytes:
+        """Return the report of the task as it travels; `work` is what its subtasks did."""
         return encode(
             TaskReport(
                 instance=_instance(),
@@ -104,6 +104,7 @@ class Tally:
                 begun_at_ns=self._begun_at_ns,
                 ended_at_ns=time.time_ns() if self._begun_at_ns else 0,
                 costs=self._costs.to_bytes() if self._costs is not None else b"",
+                work=work,
             )
         )
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spillway.contracts import KeyedShedder
 from spillway.loop import Loop
@@ -17,6 +18,9 @@ from spillway.state.ledger import Entry, Ledger
 from spillway.state.memory import Memory
 from spillway.state.plan_log import PlanLog
 from spillway.values import LoopState, Observation, PinnedPlan, total_report
+
+if TYPE_CHECKING:
+    from spillway.spark.membership import Reporter
 
 _log = logging.getLogger("spillway")
 _PRUNE_EVERY = 100
@@ -29,8 +33,15 @@ class Recorder:
     doubled one is passed over, a dropped one leaves a gap in the ledger that `gaps` names.
     """
 
-    def __init__(self, *, loop: Loop, state: Path, identity: tuple[str, ...]) -> None:
-        """Start from the last good state in the folder."""
+    def __init__(
+        self,
+        *,
+        loop: Loop,
+        state: Path,
+        identity: tuple[str, ...],
+        reporter: Reporter | None = None,
+    ) -> None:
+        """Start from the last good state in the folder; a `reporter` tells other queries."""
         self.loop = loop
         self.identity = identity
         self.faults = 0
@@ -38,6 +49,7 @@ class Recorder:
         self._memory = Memory(folder=state)
         self._ledger = Ledger(state / "ledger")
         self._lock = threading.Lock()
+        self._reporter = reporter
         self._recorded: deque[tuple[str, int]] = deque(maxlen=1000)
         self._state, complaints = self._memory.load()
         for complaint in complaints:
@@ -54,6 +66,7 @@ class Recorder:
                 lambda: self._book(seen, query_id, run_id, offsets, started_at_s), "ledger"
             )
             self._attempt(lambda: self._learn(seen, query_id, run_id), "state")
+            self._attempt(lambda: self._tell(seen, run_id, started_at_s), "fair share")
 
     @property
     def state(self) -> LoopState:
@@ -84,6 +97,10 @@ class Recorder:
         self._memory.save(learnt)
         if seen.batch_id % _PRUNE_EVERY == 0:
             PlanLog.of(self._state_folder, query_id).prune(seen.batch_id)
+
+    def _tell(self, seen: Observation, run_id: str, started_at_s: float) -> None:
+        if self._reporter is not None:
+            self._reporter.tell(seen, self._state, run_id=run_id, started_at_s=started_at_s)
 
     def _plan(self, query_id: str, batch_id: int) -> PinnedPlan | None:
         """Return the plan that the gate followed; one that does not fit it did not follow."""
@@ -122,4 +139,4 @@ class Recorder:
 def _in_brief(seen: Observation) -> Observation:
     """Return what one bounded line of the ledger holds: all tasks as one, no sketches."""
     total = (total_report(seen.tasks),) if seen.tasks else ()
-    return replace(seen, quantiles=(), sample=(), tasks=total)
+    return replace(seen, quantiles=(), sample=(), groups=None, tasks=total)

@@ -28,8 +28,18 @@ from numpy.typing import NDArray
 from spillway.state import files
 from spillway.studies.study import FigureJob, Point, Results, Study
 
-STUDIES = {"las": "spillway.studies.las", "posg": "spillway.studies.posg"}
-ON_SPARK = {"las": "spillway.studies.las_on_spark", "posg": "spillway.studies.posg_on_spark"}
+STUDIES = {
+    "las": "spillway.studies.las",
+    "posg": "spillway.studies.posg",
+    "cod": "spillway.studies.cod",
+    "dissp": "spillway.studies.dissp",
+}
+ON_SPARK = {
+    "las": "spillway.studies.las_on_spark",
+    "posg": "spillway.studies.posg_on_spark",
+    "cod": "spillway.studies.cod_on_spark",
+}
+WITH_DATA = ("cod",)  # they also have points on real data, if a folder of it is named
 CACHE = Path(".spillway-study")
 SLICE_RUNS = 25  # seconds to a minute of work: what an interruption may cost
 _KIND = "study slice"
@@ -43,23 +53,29 @@ class StudyError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What to compute: the module that holds the study, which figures (all if none), the seed."""
+    """What to compute: the module that holds the study, which figures (all if none), the seed.
+
+    `data` is the folder of real data, for studies that have points on such.
+    """
 
     module: str
     figures: tuple[str, ...] = ()
     seed: int = 1
     quick: bool = False
+    data: str | None = None
 
     @property
     def study(self) -> Study:
         """The study that the module holds."""
-        study: Study = import_module(self.module).STUDY
+        module = import_module(self.module)
+        study: Study = module.STUDY if self.data is None else module.with_data(self.data)
         return study
 
     @property
     def words(self) -> str:
         """The study as the command line names it, such as `las --on spark`."""
-        return self.study.name.replace("-on-", " --on ")
+        words = self.study.name.replace("-on-", " --on ")
+        return words if self.data is None else f"{words} --data FOLDER"
 
     @property
     def jobs(self) -> tuple[FigureJob, ...]:

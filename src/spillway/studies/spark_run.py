@@ -36,6 +36,7 @@ Bools = NDArray[np.bool_]
 
 OUT = "id bigint, started_us bigint, ended_us bigint"
 _PRELUDE_S = 4.0  # time to learn, before what is measured
+_COLD_TIMES = 6  # how often the warm-up is played in a new process: Java compiles what is hot
 _POLL_S = 0.2
 _STALL_S = 120.0
 _SINK = "spillway_study"
@@ -84,20 +85,21 @@ def with_prelude(stream: Stream, *, gap_ns: float) -> tuple[Stream, int]:
 def play(
     stream: Stream, policy: Policy, *, cores: int, admitted: Bools | None = None, warm_rows: int = 0
 ) -> Played:
-    """Play a stream through a policy, after its first `warm_rows` rows in a query of their own.
+    """Play a stream through a policy, after its first `warm_rows` rows in queries of their own.
 
     The first batches compile code and start workers: that is not what is studied.
     """
     passed = np.ones(stream.rows, dtype=np.bool_) if admitted is None else admitted
     with _folder() as folder, interruptible():
+        times = 1 if _spark is not None else _COLD_TIMES
         spark = _session(cores)
-        if warm_rows:
-            start = Stream(
-                keys=stream.keys[:warm_rows],
-                costs_ns=stream.costs_ns[:warm_rows],
-                arrivals_ns=stream.arrivals_ns[:warm_rows],
-            )
-            replay(spark, start, passed[:warm_rows], policy, folder / "warm")
+        start = Stream(
+            keys=stream.keys[:warm_rows],
+            costs_ns=stream.costs_ns[:warm_rows],
+            arrivals_ns=stream.arrivals_ns[:warm_rows],
+        )
+        for turn in range(times if warm_rows else 0):
+            replay(spark, start, passed[:warm_rows], policy, folder / f"warm-{turn}")
         return replay(spark, stream, passed, policy, folder / "run")
 
 

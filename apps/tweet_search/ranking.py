@@ -1,0 +1,191 @@
+"""The ranked window: what the search has found, in order of its score at any time.
+
+CS, sections 4.3.8 and 4.6.1.12 to 13. The window is stateful: it grows, and every new row may move
+the largest values, and with them the scores of all others. score = Σ metric / (its largest in the
+window), so each metric counts at most 1; equal scores share the mean of their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.tweet_search.subtasks import METRICS
+from spillway.degrade.accuracy import Footrule, fractional_ranks
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Objects = NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Window:
+    """Found tweets, in the order in which they came in. Adding returns a new window.
+
+    rows_max: the oldest beyond so many are let go of.
+    keep_s:   those that arrived longer ago than this, before the newest, are let go of; none stay
+              for ever, as in the thesis.
+    """
+
+    ids: Ints
+    arrived_s: Floats
+    metrics: Floats  # a row for each tweet, a column for each of METRICS
+    shown: Objects  # whatever is to be shown of a tweet
+    rows_max: int = 50_000
+    keep_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Reject a window that holds nothing."""
+        if self.rows_max < 1:
+            raise ValueError(f"rows_max must be >= 1, got {self.rows_max}")
+        if self.keep_s is not None and not self.keep_s > 0:
+            raise ValueError(f"keep_s must be > 0, got {self.keep_s}")
+
+    def __len__(self) -> int:
+        """Count the tweets."""
+        return self.ids.size
+
+    def with_rows(
+        self,
+        ids: Sequence[int],
+        arrived_s: Sequence[float],
+        metrics: Sequence[Sequence[float]],
+        shown: Sequence[Any],
+    ) -> Window:
+        """Return the window with more tweets, and without those whose time is over."""
+        table = np.array(metrics, dtype=np.float64).reshape(len(ids), len(METRICS))
+        if not (np.isfinite(table) & (table >= 0)).all():
+            raise ValueError("metrics must be finite and >= 0")
+        grown = replace(
+            self,
+            ids=np.concatenate([self.ids, np.array(ids, dtype=np.int64)]),
+            arrived_s=np.concatenate([self.arrived_s, np.array(arrived_s, dtype=np.float64)]),
+            metrics=np.concatenate([self.metrics, table]),
+            shown=np.concatenate([self.shown, _objects(shown)]),
+        )
+        return grown._only(grown._staying())
+
+    def ranking(self) -> Ranking:
+        """Return all tweets of the window with score and rank, the best first."""
+        return ranked(self, normalised(self.metrics))
+
+    def _staying(self) -> NDArray[np.bool_]:
+        stay = np.ones(len(self), dtype=np.bool_)
+        if self.keep_s is not None and len(self):
+            stay = self.arrived_s >= self.arrived_s.max() - self.keep_s
+        newest = np.cumsum(stay[::-1])[::-1]
+        result: NDArray[np.bool_] = stay & (newest <= self.rows_max)
+        return result
+
+    def _only(self, stay: NDArray[np.bool_]) -> Window:
+        if stay.all():
+            return self
+        return replace(
+            self,
+            ids=self.ids[stay],
+            arrived_s=self.arrived_s[stay],
+            metrics=self.metrics[stay],
+            shown=self.shown[stay],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ranking:
+    """Tweets, the best first; of equals the one that came first."""
+
+    ids: Ints
+    scores: Floats
+    ranks: Floats
+    metrics: Floats
+    shown: Objects
+
+    def __len__(self) -> int:
+        """Count the tweets."""
+        return self.ids.size
+
+    def by_id(self) -> dict[int, float]:
+        """Return the rank of every tweet, as `Footrule` compares them."""
+        return dict(zip(self.ids.tolist(), self.ranks.tolist(), strict=True))
+
+
+def empty(*, rows_max: int = 50_000, keep_s: float | None = None) -> Window:
+    """Return a window that has found nothing yet.
+
+    >>> window = empty().with_rows([7, 8], [0.0, 1.0], [[4.0] + [0.0] * 8, [2.0] + [0.0] * 8], "ab")
+    >>> window.ranking().scores.tolist()
+    [1.0, 0.5]
+    """
+    return Window(
+        ids=np.empty(0, dtype=np.int64),
+        arrived_s=np.empty(0),
+        metrics=np.empty((0, len(METRICS))),
+        shown=np.empty(0, dtype=object),
+        rows_max=rows_max,
+        keep_s=keep_s,
+    )
+
+
+def normalised(metrics: Floats) -> Floats:
+    """Return the metrics by the largest of each; one of which all are 0 stays 0 (subtask 12).
+
+    >>> normalised(np.array([[4.0, 0.0], [1.0, 0.0]])).tolist()
+    [[1.0, 0.0], [0.25, 0.0]]
+    """
+    largest = metrics.max(axis=0, initial=0.0)
+    return metrics / np.where(largest > 0, largest, 1.0)
+
+
+def ranked(window: Window, metrics: Floats) -> Ranking:
+    """Return a window's tweets by the sum of their normalised metrics (subtask 13)."""
+    scores = metrics.sum(axis=1)
+    order = np.argsort(-scores, kind="stable")
+    return Ranking(
+        ids=window.ids[order],
+        scores=scores[order],
+        ranks=fractional(scores[order]),
+        metrics=window.metrics[order],
+        shown=window.shown[order],
+    )
+
+
+def fractional(scores: Floats) -> Floats:
+    """Return the ranks of falling scores; equals share the mean of their places.
+
+    >>> fractional(np.array([9.0, 5.0, 5.0, 1.0])).tolist()
+    [1.0, 2.5, 2.5, 4.0]
+    """
+    _, first, counts = np.unique(-scores, return_index=True, return_counts=True)
+    return np.repeat(first + (counts + 1) / 2.0, counts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedRows:
+    """How much of the order of a few rows is left, if they stood in a window with these maxima.
+
+    While the stream runs, only a handful of rows is compared at a time. By their own maxima they
+    would be judged as a tiny window; `largest` are those of a whole one.
+    """
+
+    largest: tuple[float, ...]
+
+    def accuracy(
+        self, ideal: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]
+    ) -> float:
+        """Return 1 - F / F_max, with Spearman's footrule F; rows that got lost are empty."""
+        return Footrule().accuracy(self._ranks(ideal), self._ranks(seen))
+
+    def _ranks(self, rows: Sequence[Mapping[str, Any]]) -> dict[Any, float]:
+        return fractional_ranks({row["id"]: self._score(row["metrics"]) for row in rows if row})
+
+    def _score(self, metrics: Sequence[float]) -> float:
+        pairs = zip(metrics, self.largest, strict=True)
+        return sum(min(value / most, 1.0) for value, most in pairs if most > 0)
+
+
+def _objects(shown: Sequence[Any]) -> Objects:
+    """Return an array of the things themselves, whatever they are."""
+    return np.fromiter(shown, dtype=object, count=len(shown))

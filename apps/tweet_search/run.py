@@ -1,0 +1,329 @@
+"""The guarded job: tweets arrive at a rate, the guard cuts work or rows, the found are ranked."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import pyarrow as pa
+
+import spillway as sw
+from apps.tweet_search.profiling import Profiled
+from apps.tweet_search.ranking import RankedRows, Ranking, Window, empty
+from apps.tweet_search.subtasks import Does, Row, search_subtasks
+from apps.tweet_search.tweets import load
+from spillway.degrade.subtask import Subtasks
+from spillway.spark import burst_source
+from spillway.workload.rate import parse_rate
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row as SparkRow
+    from pyspark.sql.streaming import StreamingQuery
+
+Shed = Literal["frontier", "uniform", "semantic", "none"]
+
+READ = "id bigint, author string, text string, tweet string, arrived timestamp"
+SCHEMA = (
+    "id bigint, author string, text string, metrics array<double>, measured int, arrived timestamp"
+)
+COLUMNS = tuple(column.split()[0] for column in SCHEMA.split(", "))
+WORDS = "size(split(trim(text), ' +'))"  # what a row is worth to the semantic shedder (4.4.2)
+_SHEDDERS = {
+    "frontier": sw.Degrade(),  # and by chance, where the mandatory work alone is too much
+    "uniform": sw.Uniform(),
+    "semantic": sw.Semantic(utility=WORDS),
+    "none": sw.Uniform(),  # nothing asks it
+}
+TWEETS = 20_000  # so many are loaded, once by every worker; then they come again
+REPORT_S = 1.0
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What is searched for, how fast tweets come, and what goes when that is too much.
+
+    shed:     frontier (work first, then rows), uniform or semantic (rows), none (nothing).
+    effort:   every subtask does its work so many times.
+    complete: share of the rows that always runs complete, from which losses are measured.
+    keep_s:   how long a tweet stays in the window; for ever if none.
+    """
+
+    rate: str
+    seconds: float
+    latency: sw.Latency
+    query: str = "Just in Time"
+    shed: Shed = "frontier"
+    effort: int = 10
+    complete: float = 0.01
+    keep_s: float | None = None
+    data: str | None = None
+    seed: int = 1
+    instances: int = 1
+
+    def __post_init__(self) -> None:
+        """Reject what could not run."""
+        search_subtasks(self.query, effort=self.effort)
+        empty(keep_s=self.keep_s)
+        if not 0 <= self.complete < 1:
+            raise ValueError(f"complete must be in [0, 1), got {self.complete}")
+
+    @property
+    def rows_total(self) -> int:
+        """How many tweets come in all."""
+        return parse_rate(self.rate, self.seconds).rows_total
+
+    @property
+    def subtasks(self) -> Subtasks:
+        """The subtasks of this search."""
+        return search_subtasks(self.query, effort=self.effort)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a batch has found: so many tweets, how accurate they are, and what ran for them."""
+
+    batch_id: int
+    rows: int
+    accuracy: float | None
+    on: dict[str, float]  # optional subtask: share of the found for which it ran
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One finished batch, as the books have it."""
+
+    batch_id: int
+    rows_in: int
+    rows_kept: int
+    latency_s: float | None
+    work_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The window at one second, and the batches that have finished by then."""
+
+    second: float
+    ranking: Ranking
+    lines: tuple[Line, ...]
+    found: tuple[Found, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Board:
+    """What has been found so far. A window is a value: one thread adds, another may look at it."""
+
+    subtasks: Subtasks
+    window: Window
+    found: list[Found] = field(default_factory=list)
+
+    def take(self, batch_id: int, rows: Sequence[SparkRow]) -> None:
+        """Add what a batch has found; a batch that comes again is known already."""
+        if self.found and batch_id <= self.found[-1].batch_id:
+            return
+        self.window = self.window.with_rows(
+            [row["id"] for row in rows],
+            [row["arrived"].timestamp() for row in rows],
+            [row["metrics"] for row in rows],
+            [(row["author"], row["text"]) for row in rows],
+        )
+        self.found.append(self._found(batch_id, rows))
+
+    def _found(self, batch_id: int, rows: Sequence[SparkRow]) -> Found:
+        count = max(len(rows), 1)
+        accuracies = [row["_accuracy"] for row in rows if "_accuracy" in row]
+        ran = [set(self.subtasks.unmask(row["measured"])) for row in rows]
+        return Found(
+            batch_id=batch_id,
+            rows=len(rows),
+            accuracy=sum(accuracies) / len(accuracies) if accuracies else None,
+            on={name: sum(name in on for on in ran) / count for name in self.subtasks.optional},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """All subtasks, one after the other: the operator of a job that cannot leave any out."""
+
+    subtasks: Subtasks
+
+    def __call__(self, row: Row) -> Row | None:
+        """Search one tweet."""
+        for subtask in self.subtasks:
+            made = cast("Does", subtask.does)(row)
+            if made is None:
+                return None
+            row |= made
+        return {name: row[name] for name in COLUMNS}
+
+
+def searched(
+    spark: SparkSession, settings: Settings, guard: sw.Guard, profiled: Profiled | None
+) -> DataFrame:
+    """Return the whole job as a stream."""
+    tweets = read(spark, settings).coalesce(settings.instances)
+    if settings.shed == "frontier":
+        return _by_frontier(tweets, settings, guard, profiled)
+    if settings.shed != "none":
+        tweets = guard.protect(tweets, arrived="arrived", identity=["id"])
+    return guard.map(tweets, Complete(settings.subtasks), SCHEMA, arrived="arrived")
+
+
+def _by_frontier(
+    tweets: DataFrame, settings: Settings, guard: sw.Guard, profiled: Profiled | None
+) -> DataFrame:
+    if profiled is None:
+        raise ValueError("profiled must be given to shed by the frontier, got None")
+    return guard.run(
+        tweets,
+        settings.subtasks,
+        schema=SCHEMA,
+        profile=profiled.longer(settings.effort),
+        measure=RankedRows(largest=profiled.largest),
+        complete=settings.complete,
+        arrived="arrived",
+        identity=["id"],
+    )
+
+
+def read(spark: SparkSession, settings: Settings) -> DataFrame:
+    """Return the stream of tweets: arrivals from the clock, contents by their number."""
+    burst_source.register(spark)
+    options = {"rate": settings.rate, "duration": f"{settings.seconds:g}"}
+    clock = (
+        spark.readStream.format("spillway-burst")
+        .options(**options, partitions=str(settings.instances))
+        .load()
+    )
+    return clock.mapInArrow(Reader(settings.data, TWEETS, settings.seed), READ)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Puts the tweet of its number in the place of every row."""
+
+    data: str | None
+    tweets: int
+    seed: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read the tweets of a task."""
+        tweets = _table(self.data, self.tweets, self.seed)
+        for batch in batches:
+            numbers = batch.column("id").to_numpy() % tweets.num_rows
+            yield pa.RecordBatch.from_arrays(
+                [batch.column("id"), *tweets.take(pa.array(numbers)), batch.column("arrived")],
+                names=[column.split()[0] for column in READ.split(", ")],
+            )
+
+
+@lru_cache(maxsize=2)
+def _table(data: str | None, rows: int, seed: int) -> pa.RecordBatch:
+    """Return the tweets as columns; made once by every process."""
+    columns = zip(*load(data, rows, seed), strict=True)
+    return pa.record_batch(
+        [pa.array(column, pa.string()) for column in columns], names=["author", "text", "tweet"]
+    )
+
+
+def guard_of(settings: Settings, folder: Path) -> sw.Guard:
+    """Return the guard of the job; its books stand in the query's checkpoint."""
+    return sw.Guard(
+        "tweet search",
+        objective=settings.latency,
+        shed=_SHEDDERS[settings.shed],
+        state=folder / "checkpoint" / "spillway",
+    )
+
+
+def warm_up(
+    spark: SparkSession, settings: Settings, folder: Path, profiled: Profiled | None = None
+) -> None:
+    """Let Spark compile and start its workers before tweets are waited for."""
+    run(spark, replace(settings, rate="100", seconds=2.0), folder, profiled=profiled)
+
+
+def run(
+    spark: SparkSession,
+    settings: Settings,
+    folder: Path,
+    *,
+    profiled: Profiled | None = None,
+    on_report: Callable[[Report], None] = lambda report: None,
+) -> Report:
+    """Run until all tweets have come and gone; the window is reported every second."""
+    guard = guard_of(settings, folder)
+    board = Board(subtasks=settings.subtasks, window=empty(keep_s=settings.keep_s))
+
+    def take(batch: DataFrame, batch_id: int) -> None:
+        board.take(batch_id, batch.collect())
+
+    writer = searched(spark, settings, guard, profiled).writeStream.foreachBatch(take)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+    began = time.monotonic()
+
+    def reported() -> Report:
+        return _report(guard, board, time.monotonic() - began)
+
+    try:
+        _wait(query, settings.rows_total, lambda: on_report(reported()))
+        _await_books(guard)
+    finally:
+        query.stop()
+    last = reported()
+    on_report(last)
+    return last
+
+
+def _wait(query: StreamingQuery, rows: int, tell: Callable[[], None]) -> None:
+    """Wait until the last tweet has been searched, and tell every second."""
+    pause, due = threading.Event(), time.monotonic() + REPORT_S
+    while query.isActive and _rows_read(query) < rows:
+        pause.wait(_POLL_S)
+        if time.monotonic() >= due:
+            tell()
+            due += REPORT_S
+    query.processAllAvailable()  # a failed query raises its error here
+
+
+def _rows_read(query: StreamingQuery) -> int:
+    report: Any = query.lastProgress
+    end = json.loads(report.sources[0].endOffset or "null") if report is not None else None
+    return int(end["row"]) if end is not None else 0
+
+
+def _await_books(guard: sw.Guard) -> None:
+    """Wait for the last batches to come into the books; Spark tells of them a little later."""
+    pause, deadline = threading.Event(), time.monotonic() + 5.0
+    while guard.gaps() and time.monotonic() < deadline:
+        pause.wait(_POLL_S)
+
+
+def _report(guard: sw.Guard, board: Board, second: float) -> Report:
+    entries = guard.ledger().entries()
+    return Report(
+        second=second,
+        ranking=board.window.ranking(),
+        lines=tuple(_line(entry.seen) for entry in entries if entry.seen.rows_in),
+        found=tuple(board.found),
+    )
+
+
+def _line(seen: sw.Observation) -> Line:
+    return Line(
+        batch_id=seen.batch_id,
+        rows_in=seen.rows_in,
+        rows_kept=seen.rows_kept,
+        latency_s=seen.latency_s_mean,
+        work_s=seen.work_s,
+        duration_s=seen.duration_s,
+    )

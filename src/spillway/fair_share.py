@@ -1,0 +1,82 @@
+"""Several guarded queries share one cluster fairly (DISSP)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from spillway.estimate.sic import SicState, SicWindow, Spread
+from spillway.guard import Guard
+from spillway.state.fair_log import FairLog
+
+
+class FairShare:
+    """Lets guards shed so that what their results lose is the same for all, or as weights say.
+
+    Every guard publishes what its query needs in the folder `state`, and works out from all
+    records which share of its own rows it may keep. Guards of other applications that name the same
+    folder belong to it too: then `cores` says how many cores they have together.
+
+    guards:  the members, before they protect anything; their names must differ.
+    weights: what members deserve, by name; 1 for those that are not named. 0 gets what is left.
+    cores:   by default those of the applications.
+    split:   "random" keeps whole batches in random order: a rival, for comparison.
+    """
+
+    def __init__(
+        self,
+        guards: Sequence[Guard],
+        *,
+        state: str | Path,
+        weights: Mapping[str, float] | None = None,
+        cores: float | None = None,
+        split: Literal["fair", "random"] = "fair",
+    ) -> None:
+        """Make the guards members; nothing is read or written before their queries run."""
+        given = dict(weights or {})
+        _check(guards, given, cores, split)
+        self._window = SicWindow()
+        self._log = FairLog(folder=Path(state).absolute())
+        for guard in guards:
+            guard.belong(
+                log=self._log,
+                weight=float(given.get(guard.name, 1.0)),
+                cores=cores,
+                split=split,
+            )
+
+    def sic(self) -> dict[str, float]:
+        """Return how much of its input is in the results of each member that runs, in [0, 1]."""
+        now_s = time.time()
+        return {
+            member.name: self._window.sic(SicState(slots=member.sic), now_s=member.at_s)
+            for member in self._log.fresh(now_s)
+        }
+
+    def spread(self) -> Spread | None:
+        """Return how far the members' SIC lie apart; None while none runs."""
+        sic = self.sic()
+        return Spread.of(list(sic.values())) if sic else None
+
+
+def _check(
+    guards: Sequence[Guard], weights: Mapping[str, float], cores: float | None, split: str
+) -> None:
+    names = Counter(guard.name for guard in guards)
+    doubled = sorted(name for name, count in names.items() if count > 1)
+    if not guards or doubled:
+        raise ValueError(f"guards must be at least one, of different names, got {doubled} twice")
+    unknown = sorted(set(weights) - set(names))
+    if unknown:
+        raise ValueError(f"weights must be of the guards {sorted(names)}, got {unknown}")
+    for name, weight in weights.items():
+        if not 0 <= weight < math.inf:
+            raise ValueError(f"weights must be finite and >= 0, got {weight} for {name!r}")
+    if cores is not None and not 0 < cores < math.inf:
+        raise ValueError(f"cores must be finite and > 0, got {cores}")
+    if split not in ("fair", "random"):
+        raise ValueError(f"split must be 'fair' or 'random', got {split!r}")

@@ -1,0 +1,354 @@
+"""Sampled windows on Spark: what comes out, what is held, what is counted."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import spillway as sw
+from spillway.state.memory import Memory
+
+SCHEMA = "at timestamp, route string, fare double, id bigint"
+MINUTE = pd.Timedelta(minutes=1)
+BEGIN = pd.Timestamp("2024-01-01 00:00", tz="UTC")
+
+
+def rides(minutes: range, *, per_minute: int = 50, routes: int = 5, seed: int = 1) -> pd.DataFrame:
+    """Rides on few routes: route r is r + 1 times as frequent as the first."""
+    random = np.random.default_rng((seed, minutes.start))
+    count = len(minutes) * per_minute
+    at = BEGIN + pd.to_timedelta(random.uniform(minutes.start, minutes.stop, count), unit="m")
+    weights = np.arange(1, routes + 1) / np.arange(1, routes + 1).sum()
+    route = random.choice(routes, count, p=weights)
+    fares = np.round(random.lognormal(2.0 + route / 10, 0.4), 2)
+    return pd.DataFrame(
+        {
+            "at": at.floor("us"),
+            "route": [f"r{number}" for number in route],
+            "fare": fares,
+            "id": minutes.start * 1_000_000 + np.arange(count),
+        }
+    )
+
+
+def pushing(minute: int) -> pd.DataFrame:
+    """One ride that moves the watermark."""
+    return pd.DataFrame(
+        {"at": [BEGIN + minute * MINUTE], "route": ["push"], "fare": [1.0], "id": [-minute]}
+    )
+
+
+@dataclass
+class Replay:
+    """A stream of frames, one per batch, and what came of it."""
+
+    spark: SparkSession
+    folder: Path
+    files: int = 0
+    results: list[pd.DataFrame] = field(default_factory=list)
+    progress: list[dict[str, object]] = field(default_factory=list)
+
+    @property
+    def state(self) -> Path:
+        """The guard's folder."""
+        return self.folder / "checkpoint" / "spillway"
+
+    def add(self, *frames: pd.DataFrame, to: str = "in") -> None:
+        """Let more rows come, one file per batch."""
+        (self.folder / to).mkdir(exist_ok=True)
+        for frame in frames:
+            path = self.folder / to / f"{self.files:04d}.parquet"
+            whole = frame.astype({"at": "datetime64[us, UTC]"})
+            whole.to_parquet(path, index=False)
+            os.utime(path, (self.files, self.files))
+            self.files += 1
+
+    def stream(self, schema: str = SCHEMA, of: str = "in") -> DataFrame:
+        """Open the stream."""
+        source = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", "1")
+        return source.parquet(str(self.folder / of))
+
+    def run(self, rows: DataFrame) -> pd.DataFrame:
+        """Process what is there and return all results so far."""
+
+        def note(batch: DataFrame, batch_id: int) -> None:
+            self.results.append(batch.toPandas())
+
+        query = (
+            rows.writeStream.foreachBatch(note)
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        self.progress += [json.loads(report.json) for report in query.recentProgress]
+        return flat(pd.concat(self.results))
+
+
+def flat(found: pd.DataFrame) -> pd.DataFrame:
+    """Put the window's start beside the rest, and rows in order."""
+    found = found.assign(start=[window["start"] for window in found["window"]])
+    keys = [name for name in ("start", "route") if name in found]
+    return found.drop(columns="window").sort_values(keys).reset_index(drop=True)
+
+
+@pytest.fixture
+def replay(spark: SparkSession, tmp_path: Path) -> Replay:
+    """An empty stream."""
+    return Replay(spark, tmp_path)
+
+
+def guard(replay: Replay, share: float = 1.0) -> sw.Guard:
+    return sw.Guard("rides", state=replay.state, control=sw.FixedRate(share))
+
+
+def truth(frame: pd.DataFrame, how: Callable[[pd.Series], float] | str) -> pd.DataFrame:
+    start = frame["at"].dt.floor("10min")
+    return frame.groupby([start, "route"])["fare"].agg(how).reset_index()
+
+
+def test_a_window_that_fits_the_budget_is_exact(replay: Replay) -> None:
+    frames = [rides(range(10)), rides(range(10, 20))]
+    replay.add(*frames, pushing(100), pushing(200))
+    rows = guard(replay).window(
+        replay.stream(), time="at", size="10 minutes", by="route", apply="median(fare)", late="0 s"
+    )
+    found = replay.run(rows)
+    exact = truth(pd.concat(frames), "median")
+    found = found[found["route"] != "push"].reset_index(drop=True)
+    assert found["route"].tolist() == exact["route"].tolist()
+    assert found["value"].to_numpy() == pytest.approx(exact["fare"].to_numpy())
+    assert (found["low"] == found["high"]).all()
+    assert (found["rows"] == found["kept"]).all()
+
+
+def test_a_sample_loses_no_group_keeps_to_the_share_and_is_booked(replay: Replay) -> None:
+    """Three windows of 4,000 rides at 5 %: 200 rows each; the intervals hold the medians mostly.
+
+    15 intervals at 95 %: fewer than 11 hold with a chance below 1 in 100,000.
+    """
+    frames = [rides(range(m, m + 10), per_minute=400) for m in (0, 10, 20)]
+    replay.add(*frames, pushing(100), pushing(200))
+    protected = guard(replay, share=0.05)
+    rows = protected.window(
+        replay.stream(), time="at", size="10 minutes", by="route", apply="median(fare)", late="0 s"
+    )
+    found = replay.run(rows)
+    found = found[found["route"] != "push"].reset_index(drop=True)
+    exact = truth(pd.concat(frames), "median")
+    assert found["route"].tolist() == exact["route"].tolist()
+    assert found.groupby("start")["kept"].sum().tolist() == [200, 200, 200]
+    assert found.groupby("start")["rows"].sum().tolist() == [4000, 4000, 4000]
+    held = (found["low"] <= exact["fare"]) & (exact["fare"] <= found["high"])
+    assert held.sum() >= 11
+    seen = [entry.seen for entry in protected.ledger().entries() if entry.seen.rows_in]
+    assert sum(each.rows_in for each in seen) == 12_000 + 1  # and the first pushing ride
+    assert sum(each.rows_kept for each in seen) == 600 + 1
+    held_rows = [op["numRowsTotal"] for p in replay.progress for op in p["stateOperators"]]  # type: ignore[attr-defined]
+    assert max(held_rows) <= 20  # one row of state for every window and route
+
+
+def test_means_sums_and_counts_are_exact_whatever_the_share(replay: Replay) -> None:
+    frame = rides(range(10))
+    replay.add(frame, pushing(100), pushing(200))
+    protected = guard(replay, share=0.02)
+    rows = protected.window(
+        replay.stream(), time="at", size="10 minutes", by="route", apply="mean(fare)", late="0 s"
+    )
+    found = replay.run(rows)
+    found = found[found["route"] != "push"].reset_index(drop=True)
+    assert found["value"].to_numpy() == pytest.approx(truth(frame, "mean")["fare"].to_numpy())
+    assert (found["rows"] == found["kept"]).all()
+
+
+def test_a_restart_in_the_middle_of_a_window_changes_nothing(replay: Replay) -> None:
+    """Sliding windows, each ride in three of them; the second run never stops."""
+    frames = [rides(range(m, m + 5), per_minute=200) for m in (0, 5, 10, 15)]
+
+    def rows(each: Replay) -> DataFrame:
+        return guard(each, share=0.2).window(
+            each.stream(),
+            time="at",
+            size="15 minutes",
+            slide="5 minutes",
+            by="route",
+            apply="quantile(fare, 0.9)",
+            late="0 s",
+        )
+
+    replay.add(*frames[:2])
+    replay.run(rows(replay))
+    replay.add(*frames[2:], pushing(100), pushing(200))
+    stopped = replay.run(rows(replay))
+    through = Replay(replay.spark, replay.folder / "through")
+    through.state.mkdir(parents=True)
+    shutil.copy(replay.state / "seed.json", through.state / "seed.json")
+    through.add(*frames, pushing(100), pushing(200))
+    pd.testing.assert_frame_equal(through.run(rows(through)), stopped)
+    assert stopped.groupby("start")["rows"].sum().max() == 3000
+
+
+def test_missing_late_and_absurd_rows_do_as_the_page_says(replay: Replay) -> None:
+    """No time or late: left out. No key: a group of its own. No value: not in the sample."""
+    frame = rides(range(10), routes=2)
+    frame.loc[0, "at"] = pd.NaT
+    frame.loc[1:10, "route"] = None
+    frame.loc[11:15, "fare"] = np.nan
+    late = rides(range(5), seed=9)
+    lost = pd.DataFrame({"at": [BEGIN] * 3, "route": ["gone"] * 3, "fare": [np.nan] * 3, "id": 7})
+    replay.add(pd.concat([frame, lost]), pushing(50), pushing(51), late, pushing(100))
+    rows = guard(replay).window(
+        replay.stream(), time="at", size="10 minutes", by="route", apply="median(fare)", late="0 s"
+    )
+    found = replay.run(rows).set_index("route")
+    first = found[found["start"] == found["start"].min()]
+    assert first["rows"].sum() == len(frame) - 1 - 5
+    assert first.loc[[name for name in first.index if name is None], "rows"].tolist() == [10]
+    assert first.loc["gone", "rows"] == 0
+    assert np.isnan(first.loc["gone", "value"])
+
+
+def test_a_contract_on_the_error_takes_what_it_needs_and_all_where_that_is_not_enough(
+    replay: Replay,
+) -> None:
+    frame = rides(range(10), per_minute=800, routes=2)
+    few = frame.head(40).assign(route="few", id=lambda x: x["id"] + 10**7)
+    wild = frame.head(300).assign(route="wild", id=lambda x: x["id"] + 2 * 10**7)
+    wild["fare"] = np.random.default_rng(3).lognormal(0.0, 4.0, 300)
+    replay.add(pd.concat([frame, few, wild]), pushing(100), pushing(200))
+    rows = guard(replay, share=0.01).window(
+        replay.stream(),
+        time="at",
+        size="10 minutes",
+        by="route",
+        apply="median(fare)",
+        late="0 s",
+        error=sw.Error(relative=0.05),
+    )
+    found = replay.run(rows).set_index("route")
+    for route in ("r0", "r1"):
+        line = found.loc[route]
+        assert line["high"] - line["value"] <= 0.05 * line["value"]
+        assert line["kept"] < line["rows"] / 2
+    assert found.loc["few", "kept"] == found.loc["few", "rows"] == 40
+    assert found.loc["few", "low"] == found.loc["few", "high"]
+    assert found.loc["wild", "kept"] > 0.9 * found.loc["wild", "rows"]
+
+
+def test_a_function_of_the_users_gets_the_sampled_rows_with_weights(replay: Replay) -> None:
+    frame = rides(range(10), per_minute=100)
+    replay.add(frame, pushing(100), pushing(200))
+
+    def totals(rows: pd.DataFrame) -> pd.DataFrame:
+        total = rows.assign(all=rows["_weight"]).groupby("route", as_index=False)["all"].sum()
+        return total.assign(used=rows.groupby("route").size().to_numpy())
+
+    rows = guard(replay, share=0.1).window(
+        replay.stream(),
+        time="at",
+        size="10 minutes",
+        by="route",
+        apply=totals,
+        schema="route string, all double, used bigint",
+        late="0 s",
+    )
+    found = replay.run(rows).set_index("route").drop(index="push", errors="ignore")
+    assert found["all"].to_dict() == pytest.approx(frame["route"].value_counts().to_dict())
+    assert found["used"].sum() == 100
+
+
+def test_a_join_sees_the_keys_of_both_sides_with_weights_of_pairs(replay: Replay) -> None:
+    """The number of pairs is exact by its weights; a key of one side only is not there."""
+    frame = rides(range(10), per_minute=100, routes=3)
+    bids = frame[frame["route"] != "r0"].sample(300, random_state=1)
+    replay.add(frame, pushing(100), pushing(200), to="rides")
+    renamed = {"fare": "bid", "id": "bid_id"}
+    pushed = [pushing(minute).rename(columns=renamed) for minute in (100, 200)]
+    replay.add(bids.rename(columns=renamed), *pushed, to="bids")
+
+    def pairs(rows: pd.DataFrame) -> pd.DataFrame:
+        whole = rows.assign(pairs=rows["_weight"], paid=rows["_weight"] * rows["fare"])
+        return whole.groupby("route", as_index=False)[["pairs", "paid"]].sum()
+
+    rows = guard(replay, share=0.2).join(
+        replay.stream(of="rides"),
+        replay.stream("at timestamp, route string, bid double, bid_id bigint", of="bids"),
+        time="at",
+        size="10 minutes",
+        by="route",
+        apply=pairs,
+        schema="route string, pairs double, paid double",
+        late="0 s",
+    )
+    found = replay.run(rows).set_index("route").drop(index="push", errors="ignore")
+    counts, other = frame["route"].value_counts(), bids["route"].value_counts()
+    assert found["pairs"].to_dict() == pytest.approx((counts * other).dropna().to_dict())
+    paid = frame.merge(bids[["route"]], on="route").groupby("route")["fare"].sum()
+    assert found["paid"].to_dict() == pytest.approx(paid.to_dict(), rel=0.5)
+
+
+def test_the_share_follows_the_load(replay: Replay) -> None:
+    """A function that takes 2 ms a row cannot do 512 rows in a second: later windows use fewer."""
+    replay.add(*(rides(range(m, m + 10), per_minute=100) for m in range(0, 60, 10)))
+    replay.add(pushing(200), pushing(300))
+
+    def slow(rows: pd.DataFrame) -> pd.DataFrame:
+        import time
+
+        time.sleep(0.002 * len(rows))
+        return pd.DataFrame({"used": [len(rows)]})
+
+    protected = sw.Guard("rides", state=replay.state, objective=sw.Latency(average="1500 ms"))
+    rows = protected.window(
+        replay.stream(), time="at", size="10 minutes", apply=slow, schema="used bigint", late="0 s"
+    )
+    found = replay.run(rows)
+    assert found["used"].iloc[0] == 512  # what the state holds of a group
+    assert found["used"].iloc[3:6].max() < 500
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"time": "when"}, "time must be one of the columns"),
+        ({"time": "fare"}, "time must be a timestamp"),
+        ({"size": "soon"}, "size must be a duration"),
+        ({"apply": "mode(fare)"}, "apply must be"),
+        ({"apply": "quantile(fare, 2)"}, r"quantile of apply must be in \(0, 1\)"),
+        ({"apply": "median(price)"}, "apply must use one of"),
+        ({"apply": 3}, "apply must be"),
+        ({"apply": len}, "schema must have at least one column"),
+        ({"by": "town"}, "key must be one of the columns"),
+        ({"sample_rows": 1}, "sample_rows must be >= rows_min"),
+        ({"sample_rows": 10**6}, "sample_rows must be in"),
+        ({"rows_min": 0}, "rows_min must be >= 1"),
+        ({"allocation": "best"}, "allocation must be one of"),
+        ({"values": ["route"]}, "values must be numbers"),
+    ],
+)
+def test_what_is_no_window_is_refused_by_name(
+    replay: Replay, wrong: dict[str, object], told: str
+) -> None:
+    replay.add(pushing(1))
+    usual = {"time": "at", "size": "10 minutes", "by": "route", "apply": "median(fare)"}
+    with pytest.raises(ValueError, match=told):
+        guard(replay).window(replay.stream(), **{**usual, **wrong})  # type: ignore[arg-type]
+
+
+def test_a_guard_that_sheds_rows_by_itself_takes_no_window(replay: Replay) -> None:
+    replay.add(pushing(1))
+    shedding = sw.Guard(
+        "rides", state=replay.state, control=sw.FixedRate(0.5), shed=sw.Semantic(utility="fare")
+    )
+    with pytest.raises(ValueError, match="shed must be left out for a window"):
+        shedding.window(replay.stream(), time="at", size="1 minute", apply="count()")
+    with pytest.raises(ValueError, match="df must be a stream"):
+        guard(replay).window(replay.spark.range(1), time="at", size="1 minute", apply="count()")
+    assert Memory(folder=replay.state)

@@ -1,0 +1,124 @@
+"""CoD on Spark: the feed lets every window out in a batch of its own, and the claims can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spillway.studies import cod_feed, cod_on_spark
+from spillway.studies.cod_feed import Feed
+from spillway.studies.cod_on_spark_claims import NAMES, label
+from spillway.studies.cod_windows import Rows
+
+MINUTES = 60.0
+
+
+def feed(slides: int = 4, rows: int = 60) -> Feed:
+    """So many rows in each slide of 10 minutes, on three routes whose fares are 10, 20 and 30."""
+    total = slides * rows
+    time_s = 600.0 * np.arange(total) / rows
+    group = np.arange(total) % 3
+    return Feed(
+        rows=Rows(time_s=time_s, group=group, value=10.0 * (group + 1)),
+        size_s=30 * MINUTES,
+        slide_s=10 * MINUTES,
+        warm=0,
+    )
+
+
+def test_a_slide_is_one_file_and_two_ticks_follow_it(tmp_path: Path) -> None:
+    fed = feed()
+    fed.write(tmp_path / "rides")
+    files = sorted((tmp_path / "rides").iterdir())
+    assert [parquet.read_metadata(path).num_rows for path in files] == [60, 1, 1] * 4
+    assert sorted(files, key=lambda path: path.stat().st_mtime) == files
+    assert fed.measured == [8, 11]  # the third slide completes the first full window
+    ids = [i for path in files for i in parquet.read_table(path)["id"].to_pylist()]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_way_gives_the_medians_of_full_windows(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    """Fares of a route are all alike, so that every sample of it has the true median."""
+    seen: list[tuple[int, float]] = []
+
+    def noting(rides: DataFrame, feed: Feed, shed: float, folder: Path) -> DataFrame:
+        results = cod_on_spark.WAYS[name](rides, feed, shed, folder)
+        return results.mapInArrow(note(tmp_path / "seen"), results.schema)
+
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
+    (tmp_path / "seen").mkdir()
+    fed = cod_feed.run(spark, feed(), noting, 0.5, tmp_path)
+    assert (fed.latency_s > 0).all()
+    assert fed.latency_s.size == fed.taking_in_s.size == fed.state_mb.size == 2
+    for path in (tmp_path / "seen").iterdir():
+        table = parquet.read_table(path)
+        seen += zip(table["route"].to_pylist(), table["value"].to_pylist(), strict=True)
+    assert {route for route, _ in seen} == {-1, 0, 1, 2}
+    assert all(value == 10.0 * (route + 1) for route, value in seen if route >= 0)
+
+
+def note(folder: Path):  # type: ignore[no-untyped-def]
+    """Return a function that writes down what passes."""
+
+    def each(batches):  # type: ignore[no-untyped-def]
+        import uuid
+
+        for batch in batches:
+            table = pa.Table.from_batches([batch]).select(["route", "value"])
+            parquet.write_table(table, folder / f"{uuid.uuid4()}.parquet")
+            yield batch
+
+    return each
+
+
+def results(**latency_s: float) -> dict[str, dict[str, np.ndarray]]:
+    names = dict(zip(("native", "python", "uniform", "window", "small"), NAMES, strict=True))
+    return {
+        label(name, on): {
+            "latency_s": np.full(20, latency_s[key]),
+            "taking_in_s": np.full(20, 0.5),
+            "state_mb": np.full(20, 3.0),
+        }
+        for on in ("1 core", "2 cores")
+        for key, name in names.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("window", "held", "better"), [(0.2, 4, 1), (0.3, 4, 0), (0.45, 3, 0), (0.7, 2, 0)]
+)
+def test_claims_follow_the_latencies(window: float, held: int, better: int) -> None:
+    found = results(native=0.4, python=0.6, uniform=0.1, window=window, small=0.35)
+    for figure, times in (("7", 1), ("8", 2)):
+        job = cod_on_spark.STUDY.figure(figure)
+        claims = job.claims(found)
+        assert sum(claim.held for claim in claims) == held * times
+        if figure == "8":
+            assert sum(claim.verdict == "holds better" for claim in claims) == better * times
+        assert len(job.draw(found).panels) == 4
+
+
+def test_three_window_sizes_and_two_numbers_of_cores() -> None:
+    study = cod_on_spark.STUDY
+    ons = {point.label.split(" | ")[1] for point in study.figure("8").points()}
+    assert ons == {f"{rows:,} rows, 30 by 10 min" for rows in (20_000, 100_000, 300_000)}
+    assert {point.label.split(" | ")[1] for point in study.figure("7").points()} == {
+        "1 core",
+        "2 cores",
+    }
+
+
+def test_a_repeated_trace_goes_on_whole_slides_later() -> None:
+    once = Rows(time_s=np.array([600.0, 5_000.0]), group=np.array([0, 1]), value=np.ones(2))
+    again = cod_on_spark._repeated(once, slide_s=1800.0)
+    assert again.time_s[2] - again.time_s[0] == 5_400.0
+    assert (np.diff(again.time_s) >= 0).all()
+    assert again.group.tolist() == [0, 1] * (again.group.size // 2)
