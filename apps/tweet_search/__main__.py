@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from apps.tweet_search.board import Report
     from apps.tweet_search.profiling import Profiled
-    from apps.tweet_search.run import Report, Settings
+    from apps.tweet_search.run import Settings
     from apps.tweet_search.show import View
 
 app = typer.Typer(
@@ -72,7 +73,7 @@ def run_command(
         str,
         typer.Option(
             help='Tweets per second, or a schedule: "steps:0=2000,10=20000,20=2000", '
-            '"file:FOLDER/rates/twitter_stream_2021-08_per_second.csv.gz,scale=100".'
+            'or counts of a real stream: "file:COUNTS.csv.gz,scale=100".'
         ),
     ] = "steps:0=2000,10=8000,25=2000",
     seconds: Annotated[float, typer.Option(help="How long tweets come.", min=1.0)] = 35.0,
@@ -89,7 +90,9 @@ def run_command(
     ] = "2 s",
     effort: Annotated[
         int,
-        typer.Option(help="Every subtask does its work so many times: less is too much.", min=1),
+        typer.Option(
+            help="How often every subtask repeats its work: a lower rate is then too much.", min=1
+        ),
     ] = 10,
     complete: Annotated[
         float, typer.Option(help="Share of tweets that always runs complete: measures the others.")
@@ -200,6 +203,7 @@ def _profiled_for(settings: Settings) -> Profiled | None:
 def _play(settings: Settings, top: int, console: Console) -> bool:
     """Run the job under the live view; say whether the objective held."""
     import spillway as sw
+    from apps.tweet_search.ideal import accuracy
     from apps.tweet_search.run import run, warm_up
     from apps.tweet_search.show import View, summary, top_lines
 
@@ -226,7 +230,8 @@ def _play(settings: Settings, top: int, console: Console) -> bool:
             spark.stop()
     for each in top_lines(last, settings, top):
         console.print(each, soft_wrap=not console.is_terminal)
-    words, held = summary(last, settings)
+    with console.status("comparing with all work on all tweets"):
+        words, held = summary(last, settings, accuracy(last.ranking, settings))
     console.print(words, style="green" if held else "red", highlight=False)
     return held
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from time import perf_counter_ns
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from time import thread_time_ns
+from typing import cast
 
-from apps.tweet_search.ranking import empty, normalised, ranked
+from apps.tweet_search.ranking import Window, empty, normalised, ranked
 from apps.tweet_search.subtasks import Does, Row
 from apps.tweet_search.tweets import Tweet
 from spillway.degrade.accuracy import Footrule, Ranks
@@ -42,68 +42,75 @@ class Profiled:
         return self.profile.lost[name] * self.displacement_max
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
     """Runs the search over a sample, with some subtasks off, and times every subtask.
 
-    One reading of the clock ends a subtask and begins the next.
+    Subtask by subtask over all rows, as the operator does it, so that the clock is read seldom. It
+    counts the time of this thread: what other programs do meanwhile is not a subtask's.
     """
 
     subtasks: Subtasks
     tweets: Sequence[Tweet]
-    clock_ns: Callable[[], int] = perf_counter_ns
-    busy_ns: dict[str, int] = field(default_factory=dict)
-    largest: tuple[float, ...] = ()  # of the latest run
+    clock_ns: Callable[[], int] = thread_time_ns
 
     def run(self, off: frozenset[str]) -> Run[Ranks]:
         """Return the ranking of the sample, and what it took."""
-        on = [(each.name, cast("Does", each.does)) for each in self.subtasks.selected(off)]
-        self.busy_ns = dict.fromkeys((name for name, _ in on), 0)
-        rows = (self.worked(tweet.row(number), on) for number, tweet in enumerate(self.tweets))
-        ranks = self._ranked([row for row in rows if row is not None])
-        busy_s = {name: busy_ns / 1e9 for name, busy_ns in self.busy_ns.items()}
+        found, busy_ns = self.found(off)
+        began_ns = self.clock_ns()
+        window = window_of(found)
+        metrics = normalised(window.metrics)
+        between_ns = self.clock_ns()
+        ranks = ranked(window, metrics).by_id()
+        busy_ns["normalisation"] += between_ns - began_ns
+        busy_ns["rank"] += self.clock_ns() - between_ns
+        busy_s = {name: taken_ns / 1e9 for name, taken_ns in busy_ns.items()}
         return Run(result=ranks, rows=len(self.tweets), busy_s=busy_s)
 
-    def worked(self, row: Row, on: Sequence[tuple[str, Does]]) -> Row | None:
-        """Return a row with what these subtasks add to it; none if it is no result."""
-        before = self.clock_ns()
-        for name, does in on:
-            made = does(row)
-            after = self.clock_ns()
-            self.busy_ns[name] += after - before
-            before = after
-            if made is None:
-                return None
-            row.update(made)
-        return row
+    def found(self, off: Iterable[str] = ()) -> tuple[list[Row], dict[str, int]]:
+        """Return the rows that are results, and how long each subtask took for all of them."""
+        rows = [tweet.row(number) for number, tweet in enumerate(self.tweets)]
+        busy_ns: dict[str, int] = {}
+        for subtask in self.subtasks.selected(off):
+            began_ns = self.clock_ns()
+            rows = _worked(cast("Does", subtask.does), rows)
+            busy_ns[subtask.name] = self.clock_ns() - began_ns
+        return rows, busy_ns
 
-    def _ranked(self, found: list[Row]) -> Ranks:
-        """Rank the whole sample once; that is work of the subtasks 12 and 13."""
-        began = self.clock_ns()
-        window = empty(rows_max=max(len(found), 1)).with_rows(
-            [row["id"] for row in found],
-            [0.0] * len(found),
-            [row["metrics"] for row in found],
-            found,
-        )
-        self.largest = tuple(window.metrics.max(axis=0, initial=0.0).tolist())
-        metrics = normalised(window.metrics)
-        between = self.clock_ns()
-        ranks: Any = ranked(window, metrics).by_id()
-        self.busy_ns["normalisation"] += between - began
-        self.busy_ns["rank"] += self.clock_ns() - between
-        return cast("Ranks", ranks)
+
+def window_of(found: Sequence[Row]) -> Window:
+    """Return a window with these rows."""
+    return empty(rows_max=max(len(found), 1)).with_rows(
+        [row["id"] for row in found],
+        [0.0] * len(found),
+        [row["metrics"] for row in found],
+        found,
+    )
+
+
+def _worked(does: Does, rows: Iterable[Row]) -> list[Row]:
+    """Add to the rows what a subtask makes of them; without those that are no result."""
+    kept = []
+    for row in rows:
+        made = does(row)
+        if made is not None:
+            row.update(made)
+            kept.append(row)
+    return kept
 
 
 def profile(subtasks: Subtasks, tweets: Sequence[Tweet]) -> Profiled:
     """Measure the subtasks on these tweets: with all, without each, without any."""
     search = Search(subtasks=subtasks, tweets=tweets)
-    found = len(search.run(frozenset()).result)  # it warms up, too
-    if found < 2:
+    found, _ = search.found()  # it warms up, too
+    if len(found) < 2:
         raise ValueError(
             f"the query must be found in at least 2 of the {len(tweets)} tweets of the sample, "
-            f"got {found}"
+            f"got {len(found)}"
         )
-    largest = search.largest
-    measured = Profiler().profile(subtasks, search.run, Footrule())
-    return Profiled(profile=measured, rows=len(tweets), found=found, largest=largest)
+    return Profiled(
+        profile=Profiler().profile(subtasks, search.run, Footrule()),
+        rows=len(tweets),
+        found=len(found),
+        largest=tuple(window_of(found).metrics.max(axis=0).tolist()),
+    )

@@ -7,7 +7,7 @@ window), so each metric counts at most 1; equal scores share the mean of their p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,7 +107,7 @@ class Ranking:
         """Count the tweets."""
         return self.ids.size
 
-    def by_id(self) -> dict[int, float]:
+    def by_id(self) -> dict[Hashable, float]:
         """Return the rank of every tweet, as `Footrule` compares them."""
         return dict(zip(self.ids.tolist(), self.ranks.tolist(), strict=True))
 

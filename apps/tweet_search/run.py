@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import pyarrow as pa
 
 import spillway as sw
+from apps.tweet_search.board import Board, Line, Report
 from apps.tweet_search.profiling import Profiled
-from apps.tweet_search.ranking import RankedRows, Ranking, Window, empty
+from apps.tweet_search.ranking import RankedRows, empty
 from apps.tweet_search.subtasks import Does, Row, search_subtasks
 from apps.tweet_search.tweets import load
 from spillway.degrade.subtask import Subtasks
@@ -24,7 +25,6 @@ from spillway.workload.rate import parse_rate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import Row as SparkRow
     from pyspark.sql.streaming import StreamingQuery
 
 Shed = Literal["frontier", "uniform", "semantic", "none"]
@@ -35,7 +35,7 @@ SCHEMA = (
 )
 COLUMNS = tuple(column.split()[0] for column in SCHEMA.split(", "))
 WORDS = "size(split(trim(text), ' +'))"  # what a row is worth to the semantic shedder (4.4.2)
-_SHEDDERS = {
+_SHEDDERS: dict[Shed, sw.Degrade | sw.Semantic | sw.Uniform] = {
     "frontier": sw.Degrade(),  # and by chance, where the mandatory work alone is too much
     "uniform": sw.Uniform(),
     "semantic": sw.Semantic(utility=WORDS),
@@ -84,70 +84,6 @@ class Settings:
     def subtasks(self) -> Subtasks:
         """The subtasks of this search."""
         return search_subtasks(self.query, effort=self.effort)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What a batch has found: so many tweets, how accurate they are, and what ran for them."""
-
-    batch_id: int
-    rows: int
-    accuracy: float | None
-    on: dict[str, float]  # optional subtask: share of the found for which it ran
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One finished batch, as the books have it."""
-
-    batch_id: int
-    rows_in: int
-    rows_kept: int
-    latency_s: float | None
-    work_s: float
-    duration_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """The window at one second, and the batches that have finished by then."""
-
-    second: float
-    ranking: Ranking
-    lines: tuple[Line, ...]
-    found: tuple[Found, ...]
-
-
-@dataclass(slots=True, kw_only=True)
-class Board:
-    """What has been found so far. A window is a value: one thread adds, another may look at it."""
-
-    subtasks: Subtasks
-    window: Window
-    found: list[Found] = field(default_factory=list)
-
-    def take(self, batch_id: int, rows: Sequence[SparkRow]) -> None:
-        """Add what a batch has found; a batch that comes again is known already."""
-        if self.found and batch_id <= self.found[-1].batch_id:
-            return
-        self.window = self.window.with_rows(
-            [row["id"] for row in rows],
-            [row["arrived"].timestamp() for row in rows],
-            [row["metrics"] for row in rows],
-            [(row["author"], row["text"]) for row in rows],
-        )
-        self.found.append(self._found(batch_id, rows))
-
-    def _found(self, batch_id: int, rows: Sequence[SparkRow]) -> Found:
-        count = max(len(rows), 1)
-        accuracies = [row["_accuracy"] for row in rows if "_accuracy" in row]
-        ran = [set(self.subtasks.unmask(row["measured"])) for row in rows]
-        return Found(
-            batch_id=batch_id,
-            rows=len(rows),
-            accuracy=sum(accuracies) / len(accuracies) if accuracies else None,
-            on={name: sum(name in on for on in ran) / count for name in self.subtasks.optional},
-        )
 
 
 @dataclass(frozen=True, slots=True)

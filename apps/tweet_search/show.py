@@ -13,7 +13,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from apps.tweet_search.run import Found, Line, Report, Settings
+from apps.tweet_search.board import Found, Line, Report
+from apps.tweet_search.run import Settings
 from apps.tweet_search.subtasks import METRICS, NUMBERS, words_of
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -159,8 +160,10 @@ def line(report: Report, settings: Settings) -> str:
     return f"{report.second:4.0f} s   {len(report.ranking):,} found, {best}   {words}"
 
 
-def summary(report: Report, settings: Settings) -> tuple[str, bool]:
+def summary(report: Report, settings: Settings, accuracy: float) -> tuple[str, bool]:
     """Say what came, was searched and found, and whether the objective held in the later half.
+
+    `accuracy` is that of the last ranking, measured.
 
     The first batches start Spark's workers; what they show is not the guard's doing.
     """
@@ -171,6 +174,7 @@ def summary(report: Report, settings: Settings) -> tuple[str, bool]:
     words = (
         f"{came:,} tweets came, {kept:,} were searched, {came - kept:,} given up; "
         f"{sum(each.rows for each in report.found):,} found. {_accuracy_words(report.found)} "
+        f"Compared with all work on all tweets the ranking was right to {accuracy:.1%}. "
         f"Over the later half of the batches the mean latency was {latency_s:.2f} s; "
         f"the objective ({settings.latency}) {'held' if held else 'did not hold'}."
     )
@@ -190,7 +194,7 @@ def top_lines(report: Report, settings: Settings, top: int) -> list[Text]:
 def _accuracy_words(found: Sequence[Found]) -> str:
     told = [(each.rows, each.accuracy) for each in found if each.accuracy is not None and each.rows]
     if not told:
-        return "Nothing was left out of any tweet."
+        return "All subtasks ran for every tweet that was kept."
     latest = told[-1][1]
     mean = sum(rows * accuracy for rows, accuracy in told) / sum(rows for rows, _ in told)
     return f"Expected accuracy {latest:.1%}, on average {mean:.1%}."

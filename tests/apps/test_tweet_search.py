@@ -8,7 +8,6 @@ import json
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,16 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import spillway as sw
-from apps.tweet_search import picture, ranking, show, tables, tweets
+from apps.tweet_search import ideal, picture, ranking, show, tables, tweets
 from apps.tweet_search.__main__ import app
+from apps.tweet_search.board import Board, Found, Line, Report
 from apps.tweet_search.profiling import Search, profile
-from apps.tweet_search.run import Board, Complete, Found, Line, Report, Settings, run
+from apps.tweet_search.run import Complete, Settings, run
 from apps.tweet_search.subtasks import METRICS, NUMBERS, OPTIONAL, search_subtasks
 from spillway.degrade.accuracy import fractional_ranks
 from spillway.degrade.execution_plan import execution_plan
 from spillway.degrade.frontier import frontier
+from spillway.degrade.subtask import Subtask, Subtasks
 from tests.degrade import thesis
 
 USER = {
@@ -133,11 +134,10 @@ def test_a_search_for_nothing_is_refused(query: str, effort: int, message: str) 
         search_subtasks(query, effort=effort)
 
 
-def _found_without(work: Any, row: dict[str, Any], off: list[str]) -> dict[str, Any] | None:
-    on = [(each.name, each.does) for each in work.selected(off)]
-    searcher = Search(subtasks=work, tweets=())
-    searcher.busy_ns = {name: 0 for name, _ in on}
-    return searcher.worked(dict(row), on)
+def _found_without(work: Subtasks, row: dict[str, Any], off: list[str]) -> dict[str, Any] | None:
+    sample = [tweets.Tweet(row["author"], row["text"], row["tweet"])]
+    found, _ = Search(subtasks=work, tweets=sample).found(off)
+    return found[0] if found else None
 
 
 # the ranked window
@@ -275,15 +275,23 @@ def test_without_a_subtask_the_ranking_is_that_of_the_other_metrics() -> None:
     assert searcher.run(frozenset({"followers"})).result == {0: 1.5, 1: 1.5}
 
 
-def test_times_are_of_the_subtask_that_took_them_and_per_row_that_came() -> None:
-    """A clock that advances by 1 ns with every look: one for each subtask of each row."""
-    work, ticks = search_subtasks("just"), count()
+def test_times_are_of_the_subtask_that_took_them_and_of_the_rows_that_reached_it() -> None:
+    """A clock that only subtasks move on: each by its number, for every row that it sees."""
+    now = [0]
+
+    def slow(each: Subtask) -> Subtask:
+        def does(row: dict[str, Any]) -> dict[str, Any] | None:
+            now[0] += NUMBERS[each.name]
+            return each.does(row)  # type: ignore[operator, no-any-return]
+
+        return replace(each, does=does)
+
+    work = Subtasks(map(slow, search_subtasks("just")))
     sample = [tweets.Tweet("a", text, json.dumps({"text": text})) for text in ("just", "no")]
-    seen = Search(subtasks=work, tweets=sample, clock_ns=lambda: next(ticks)).run(frozenset())
+    seen = Search(subtasks=work, tweets=sample, clock_ns=lambda: now[0]).run(frozenset())
     assert seen.rows == 2
-    assert seen.busy_s["word_filter"] == pytest.approx(2e-9)
-    assert seen.busy_s["followers"] == pytest.approx(1e-9), "the other row was filtered out"
-    assert seen.busy_s["rank"] == pytest.approx(2e-9), "the row's part and the window's"
+    reached = {name: 2 if NUMBERS[name] < 3 else 1 for name in NUMBERS}
+    assert seen.busy_s == pytest.approx({n: reached[n] * NUMBERS[n] / 1e9 for n in NUMBERS})
 
 
 def test_the_profile_of_made_tweets_makes_a_frontier_and_its_tables(tmp_path: Path) -> None:
@@ -380,17 +388,18 @@ def test_before_the_first_batch_there_is_a_screen_and_a_line() -> None:
 
 def test_the_summary_judges_the_later_half_by_the_rows_that_were_kept() -> None:
     lines = (batch(0, 9.0), batch(1, 0.5, kept=9), batch(2, 2.0, kept=1), batch(3, 0.9, kept=9))
-    assert show.summary(report(*lines), settings())[1]
-    words, held = show.summary(report(batch(0, 0.1), batch(1, 3.0, kept=5)), settings())
+    assert show.summary(report(*lines), settings(), 1.0)[1]
+    words, held = show.summary(report(batch(0, 0.1), batch(1, 3.0, kept=5)), settings(), 0.25)
     assert not held
     assert "20 tweets came, 15 were searched, 5 given up" in words
+    assert "the ranking was right to 25.0%" in words
 
 
 def test_accuracy_is_weighed_by_what_was_found() -> None:
     other = Found(batch_id=1, rows=12, accuracy=0.5, on={})
-    words, _ = show.summary(report(batch(0, 0.1), found=(HALF, other)), settings())
+    words, _ = show.summary(report(batch(0, 0.1), found=(HALF, other)), settings(), 1.0)
     assert "Expected accuracy 50.0%, on average 60.0%." in words
-    assert "Nothing was left out" in show.summary(report(batch(0, 0.1)), settings())[0]
+    assert "All subtasks ran for every" in show.summary(report(batch(0, 0.1)), settings(), 1.0)[0]
 
 
 # the job
@@ -410,6 +419,16 @@ def test_a_board_takes_a_batch_once_and_counts_what_ran() -> None:
     [found] = board.found
     assert (found.rows, found.accuracy) == (2, 0.5)
     assert (found.on["followers"], found.on["listed"], found.on["statuses"]) == (1.0, 0.5, 0.0)
+
+
+def test_the_ideal_ranking_is_of_all_that_came_with_all_subtasks(folder: Path) -> None:
+    """Five tweets, of which the last has the most followers, come twice within the window."""
+    wanted = settings(rate="10", seconds=2, query="just", data=str(folder), keep_s=0.95)
+    best = ideal.ideal(wanted)
+    assert sorted(best.ids.tolist()) == list(range(10, 20))
+    assert best.by_id()[14] == best.by_id()[19] == 1.5
+    half = window(*[1.0] * 10)
+    assert ideal.accuracy(half.ranking(), replace(wanted, keep_s=None)) < 0.8
 
 
 @pytest.mark.parametrize(
@@ -464,6 +483,7 @@ def test_without_shedding_the_window_is_the_ranking_of_all_that_came(
     assert reports[-1] is last
     rows = {row: 10 + 20 * place for place, row in enumerate((4, 3, 2, 1, 0))}
     assert last.ranking.by_id() == {i: rows[i % 5] + 0.5 for i in range(100)}
+    assert ideal.accuracy(last.ranking, wanted) == 1.0
 
 
 def test_under_load_work_goes_before_tweets_and_the_found_say_so(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from spillway.values import Budget, LoopState, Observation, SubtaskRun, WorkDone
 from tests.degrade.making import applications
 from tests.degrade.stream import Step, Stream
 
+DOCS = Path(__file__).parents[2] / "docs" / "computational-shedding.md"
 LIMIT_S = 2.0
 WORK = Subtasks(
     [
@@ -115,6 +117,23 @@ def test_after_the_burst_all_work_is_done_again() -> None:
     assert last.seen.done == 1.0
     assert last.plan.mix is not None
     assert last.plan.mix.accuracy == 1.0
+
+
+@pytest.mark.parametrize("rows_per_s", [500, 2_000, 3_000, 5_000, 8_000, 12_000, 25_000])
+def test_the_table_in_the_docs_is_what_comes_out(rows_per_s: int) -> None:
+    last = burst(rows_per_s).run(40)[-1]
+    rows_only = stream(500)
+    rows_only.loop = replace(rows_only.loop, degrade=None)
+    rows_only.run(10)
+    rows_only.rows_per_s = rows_per_s
+    shed = [1.0 - step.seen.share for step in (last, rows_only.run(40)[-1])]
+    assert last.plan.mix is not None
+    line = (
+        f"| {rows_per_s:,} | {rows_per_s * sum(TIMES.values()):.2f} × "
+        f"| {100 * last.plan.mix.accuracy:.1f} % | {100 * shed[0]:.0f} % "
+        f"| {last.seen.latency_s_mean:.2f} s | {100 * shed[1]:.0f} % |"
+    )
+    assert line in DOCS.read_text().splitlines()
 
 
 @given(app=applications(5), share=st.floats(0.0, 1.0), complete=st.sampled_from([0.0, 0.01, 0.3]))

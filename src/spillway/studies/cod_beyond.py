@@ -180,5 +180,7 @@ def _coverage(label: str, name: str, found: Found) -> Claim:
         f"{rate:.1%} of {groups:,} groups in windows",
         LOW <= rate <= HIGH,
         better=True,
-        why="a skewed value, or one in steps, sampled in two or three rows",
+        why="a few rows, skewed or in steps, tell too little of their group's spread"
+        if rate < LOW
+        else "intervals allow for the skewness of all groups together: too wide for most of them",
     )

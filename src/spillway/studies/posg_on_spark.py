@@ -45,6 +45,7 @@ BEFORE = (1.05, 1.025, 1.0, 0.975, 0.95)  # how much longer each instance takes
 AFTER = (0.90, 0.95, 1.0, 1.05, 1.10)
 _WINDOWS = 30
 _TWEET_MS = 9.7
+_INSTANCES = (1, 2, 3, 5, 7, 10)
 
 
 def paced(keys: Ints, costs_ns: Ints, instances: int) -> tuple[Stream, int]:
@@ -135,12 +136,12 @@ class ByInstances:
     title: str = "Completion and batch times of tweets on Spark, by the number of instances"
     runs: int = 1
     quick_runs: int = 1
-    seconds: float = 15.0
+    seconds: float = 10.0
     quick_seconds: float = 5.0
 
     def points(self) -> Sequence[Point]:
         """Return a point for every k and way."""
-        return _points(range(1, 11), self.seconds)
+        return _points(_INSTANCES, self.seconds)
 
     def quick_points(self) -> Sequence[Point]:
         """Return a few of them, shorter."""
