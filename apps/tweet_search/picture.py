@@ -11,7 +11,7 @@ from spillway.degrade.execution_plan import ExecutionPlan
 from spillway.degrade.frontier import Frontier
 
 INK, FAINT, BLUE, ORANGE = "#1f2937", "#c3c8d0", "#0072b2", "#d55e00"
-_BEHIND = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.0}
+_BEHIND = {"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 1.0}
 _STEP_MIN = 0.07  # of the picture's height: a smaller step up is drawn, but not named
 
 

@@ -43,7 +43,7 @@ def pairs_table(profiled: Profiled) -> Table:
 def frontier_table(table: Frontier) -> Table:
     """Return the entries of the frontier, the longest first; subtasks by their numbers."""
     made = Table(title=f"Frontier: {len(table)} of {2 ** len(table.names)} selections")
-    for name in ("off", "µs a row", "accuracy", "rows for one"):
+    for name in ("off", "µs a row", "accuracy", "times the rows"):
         made.add_column(name, justify="left" if name == "off" else "right")
     whole_s = table.durations_s[-1]
     for at in reversed(range(len(table))):

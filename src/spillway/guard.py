@@ -166,8 +166,8 @@ class Guard:
 
         Every row says how accurate its result is expected to be (`_accuracy`) and which subtasks
         ran for it (`_selection`). Rows go only where the mandatory work alone is too much: by this
-        guard's `protect` in front, else by a gate that `run` puts there (`arrived`, `identity` and
-        `protect` are that gate's).
+        guard's `protect` in front, else by a gate that `run` puts there (`arrived` and `protect`
+        are that gate's). By its `identity` a row decides which of two selections it gets.
 
         subtasks: functions take a row (a dictionary with all columns so far) and return a
                   dictionary of new ones; a mandatory one may return None to drop the row. SQL text
@@ -254,7 +254,7 @@ class Guard:
         late: str | None = None,
         allocation: Literal["proportional", "congress", "neyman", "cvopt"] = "cvopt",
         rows_min: int = 2,
-        sample_rows: int | None = 512,
+        sample_rows: int | None = 64,
         error: Error | None = None,
         identity: Sequence[str] | None = None,
     ) -> DataFrame:
@@ -272,7 +272,8 @@ class Guard:
                   groups' means ("cvopt"), for the least variance of the total ("neyman"), by
                   frequency ("proportional", the paper's), or half and half ("congress").
         rows_min: of every group at least so many rows are used.
-        sample_rows: most rows of a group that Spark's state holds; None holds all.
+        sample_rows: most rows of a group that Spark's state holds; it reserves 16 bytes for each,
+                  also in groups that have fewer. None holds all rows, and no more.
         error:    a contract that decides how many rows are used, instead of the guard's share; the
                   state then holds the whole window.
         """

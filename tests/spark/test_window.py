@@ -307,7 +307,13 @@ def test_the_share_follows_the_load(replay: Replay) -> None:
 
     protected = sw.Guard("rides", state=replay.state, objective=sw.Latency(average="1500 ms"))
     rows = protected.window(
-        replay.stream(), time="at", size="10 minutes", apply=slow, schema="used bigint", late="0 s"
+        replay.stream(),
+        time="at",
+        size="10 minutes",
+        apply=slow,
+        schema="used bigint",
+        late="0 s",
+        sample_rows=512,
     )
     found = replay.run(rows)
     assert found["used"].iloc[0] == 512  # what the state holds of a group

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_ROWS_MIXED = 40
+
 
 def lower_places(rows: Ints, kept: Ints, ranks: Ints, risk: float) -> Floats:
     """Return the place i in the sorted sample that exceeds the value of that rank with this risk.
@@ -41,9 +43,10 @@ def _beyond(
     """Return how far from place i towards i + 1 the risk allows (Nyblom's interpolation).
 
     The whole place risks too little by `spare`, the next too much by `excess`. Risk is convex
-    between them: in shares of the risk alone intervals would be too wide.
+    between them: in shares of the risk alone intervals would be too wide. In a small group a drawn
+    value is often the very one that is sought: there bounds are drawn values, and hold more often.
     """
-    inner = (places > 0) & (places < kept) & (spare > 0)
+    inner = (places > 0) & (places < kept) & (spare > 0) & (rows >= _ROWS_MIXED)
     near = spare * (kept - places) * ranks.astype(np.float64)
     far = excess * places * (rows - ranks).astype(np.float64)
     return np.where(inner, near / np.where(inner, near + far, 1.0), 0.0)

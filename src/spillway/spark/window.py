@@ -54,7 +54,7 @@ class SampledWindow:
     slide: str | None = None
     late: str | None = None
     identity: Sequence[str] | None = None
-    sample_rows: int | None = 512
+    sample_rows: int | None = 64
     seed: int = 0
     task: WindowTask
 
