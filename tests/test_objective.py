@@ -41,7 +41,7 @@ def test_durations_are_read_with_their_unit(text: str | timedelta, expected_s: f
 
 @pytest.mark.parametrize(
     "text",
-    ["2", "", "s", "2 fortnights", "-2 s", "2 s 3", "1e3 s", "nan s", "inf s", "2,5 s", ".5 s", "2 s\n3"],
+    ["2", "", "s", "2 eons", "-2 s", "2 s 3", "1e3 s", "nan s", "inf s", "2,5 s", ".5 s", "2 s\n3"],
 )
 def test_what_is_no_duration_is_refused_with_the_value_in_the_message(text: str) -> None:
     with pytest.raises(ValueError, match="duration must be a number with a unit") as error:

@@ -69,7 +69,7 @@ def _uniform(rides: DataFrame, feed: Feed, shed: float, folder: Path) -> DataFra
 
 
 def _window(
-    rides: DataFrame, feed: Feed, shed: float, folder: Path, *, sample_rows: int = 512
+    rides: DataFrame, feed: Feed, shed: float, folder: Path, *, sample_rows: int = 64
 ) -> DataFrame:
     """What is shipped; `sample_rows` is what the state holds of a route at most."""
     guard = sw.Guard(
