@@ -101,6 +101,13 @@ def run_command(
         float | None,
         typer.Option(help="Seconds that a tweet stays in the window; for ever if none."),
     ] = None,
+    missing: Annotated[
+        Literal["mean", "zero"],
+        typer.Option(
+            help="What a metric counts whose subtask was off: the mean of the tweets that have it, "
+            "or zero, as in the thesis."
+        ),
+    ] = "mean",
     top: Annotated[int, typer.Option(help="How many tweets to show.", min=1)] = 15,
     data: Data = None,
     instances: Annotated[int, typer.Option(help="Operators side by side.", min=1)] = 1,
@@ -136,6 +143,7 @@ def run_command(
             effort=effort,
             complete=complete,
             keep_s=keep,
+            missing=missing,
             data=_folder(data),
             seed=seed,
             instances=instances,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from time import thread_time_ns
 from typing import cast
 
-from apps.tweet_search.ranking import Window, empty, normalised, ranked
+from apps.tweet_search.ranking import Window, empty, filled, normalised, ranked
 from apps.tweet_search.subtasks import Does, Row
 from apps.tweet_search.tweets import Tweet
 from spillway.degrade.accuracy import Footrule, Ranks
@@ -59,7 +59,7 @@ class Search:
         found, busy_ns = self.found(off)
         began_ns = self.clock_ns()
         window = window_of(found)
-        metrics = normalised(window.metrics)
+        metrics = filled(normalised(window.metrics), window.missing)
         between_ns = self.clock_ns()
         ranks = ranked(window, metrics).by_id()
         busy_ns["normalisation"] += between_ns - began_ns

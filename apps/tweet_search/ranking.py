@@ -3,13 +3,16 @@
 CS, sections 4.3.8 and 4.6.1.12 to 13. The window is stateful: it grows, and every new row may move
 the largest values, and with them the scores of all others. score = Σ metric / (its largest in the
 window), so each metric counts at most 1; equal scores share the mean of their places.
+
+A metric that was not measured, because its subtask was off, is NaN. The thesis counts it 0, which
+puts tweets of a busy second behind others; here it counts the mean of the tweets that have it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,7 @@ from spillway.degrade.accuracy import Footrule, fractional_ranks
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Objects = NDArray[np.object_]
+Missing = Literal["mean", "zero"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,6 +33,7 @@ class Window:
     rows_max: the oldest beyond so many are let go of.
     keep_s:   those that arrived longer ago than this, before the newest, are let go of; none stay
               for ever, as in the thesis.
+    missing:  what a metric counts that was not measured: "zero" as in the thesis, or the "mean".
     """
 
     ids: Ints
@@ -37,6 +42,7 @@ class Window:
     shown: Objects  # whatever is to be shown of a tweet
     rows_max: int = 50_000
     keep_s: float | None = None
+    missing: Missing = "mean"
 
     def __post_init__(self) -> None:
         """Reject a window that holds nothing."""
@@ -58,8 +64,8 @@ class Window:
     ) -> Window:
         """Return the window with more tweets, and without those whose time is over."""
         table = np.array(metrics, dtype=np.float64).reshape(len(ids), len(METRICS))
-        if not (np.isfinite(table) & (table >= 0)).all():
-            raise ValueError("metrics must be finite and >= 0")
+        if (np.isinf(table) | (table < 0)).any():
+            raise ValueError("metrics must be finite and >= 0, or NaN if not measured")
         grown = replace(
             self,
             ids=np.concatenate([self.ids, np.array(ids, dtype=np.int64)]),
@@ -71,7 +77,7 @@ class Window:
 
     def ranking(self) -> Ranking:
         """Return all tweets of the window with score and rank, the best first."""
-        return ranked(self, normalised(self.metrics))
+        return ranked(self, filled(normalised(self.metrics), self.missing))
 
     def _staying(self) -> NDArray[np.bool_]:
         stay = np.ones(len(self), dtype=np.bool_)
@@ -112,7 +118,9 @@ class Ranking:
         return dict(zip(self.ids.tolist(), self.ranks.tolist(), strict=True))
 
 
-def empty(*, rows_max: int = 50_000, keep_s: float | None = None) -> Window:
+def empty(
+    *, rows_max: int = 50_000, keep_s: float | None = None, missing: Missing = "mean"
+) -> Window:
     """Return a window that has found nothing yet.
 
     >>> window = empty().with_rows([7, 8], [0.0, 1.0], [[4.0] + [0.0] * 8, [2.0] + [0.0] * 8], "ab")
@@ -126,6 +134,7 @@ def empty(*, rows_max: int = 50_000, keep_s: float | None = None) -> Window:
         shown=np.empty(0, dtype=object),
         rows_max=rows_max,
         keep_s=keep_s,
+        missing=missing,
     )
 
 
@@ -135,8 +144,22 @@ def normalised(metrics: Floats) -> Floats:
     >>> normalised(np.array([[4.0, 0.0], [1.0, 0.0]])).tolist()
     [[1.0, 0.0], [0.25, 0.0]]
     """
-    largest = metrics.max(axis=0, initial=0.0)
+    largest = np.fmax.reduce(metrics, axis=0, initial=0.0)  # passes NaN over
     return metrics / np.where(largest > 0, largest, 1.0)
+
+
+def filled(metrics: Floats, missing: Missing) -> Floats:
+    """Return the metrics with a number for each that was not measured.
+
+    >>> filled(np.array([[1.0], [0.5], [np.nan]]), "mean").tolist()
+    [[1.0], [0.5], [0.75]]
+    """
+    measured = ~np.isnan(metrics)
+    known = np.where(measured, metrics, 0.0)
+    if missing == "zero":
+        return known
+    means = known.sum(axis=0) / np.maximum(measured.sum(axis=0), 1)
+    return np.where(measured, metrics, means)
 
 
 def ranked(window: Window, metrics: Floats) -> Ranking:
@@ -183,7 +206,7 @@ class RankedRows:
 
     def _score(self, metrics: Sequence[float]) -> float:
         pairs = zip(metrics, self.largest, strict=True)
-        return sum(min(value / most, 1.0) for value, most in pairs if most > 0)
+        return sum(min(value / most, 1.0) for value, most in pairs if most > 0 and value == value)
 
 
 def _objects(shown: Sequence[Any]) -> Objects:

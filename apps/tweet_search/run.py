@@ -16,7 +16,7 @@ import pyarrow as pa
 import spillway as sw
 from apps.tweet_search.board import Board, Line, Report
 from apps.tweet_search.profiling import Profiled
-from apps.tweet_search.ranking import RankedRows, empty
+from apps.tweet_search.ranking import Missing, RankedRows, empty
 from apps.tweet_search.subtasks import Does, Row, search_subtasks
 from apps.tweet_search.tweets import load
 from spillway.degrade.subtask import Subtasks
@@ -54,6 +54,7 @@ class Settings:
     effort:   every subtask does its work so many times.
     complete: share of the rows that always runs complete, from which losses are measured.
     keep_s:   how long a tweet stays in the window; for ever if none.
+    missing:  what a metric counts whose subtask was off: the mean of the others, or zero.
     """
 
     rate: str
@@ -64,6 +65,7 @@ class Settings:
     effort: int = 10
     complete: float = 0.01
     keep_s: float | None = None
+    missing: Missing = "mean"
     data: str | None = None
     seed: int = 1
     instances: int = 1
@@ -198,7 +200,9 @@ def run(
 ) -> Report:
     """Run until all tweets have come and gone; the window is reported every second."""
     guard = guard_of(settings, folder)
-    board = Board(subtasks=settings.subtasks, window=empty(keep_s=settings.keep_s))
+    board = Board(
+        subtasks=settings.subtasks, window=empty(keep_s=settings.keep_s, missing=settings.missing)
+    )
 
     def take(batch: DataFrame, batch_id: int) -> None:
         board.take(batch_id, batch.collect())

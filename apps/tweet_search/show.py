@@ -74,9 +74,18 @@ class View:
         ranking = report.ranking
         author, text = ranking.shown[place]
         metrics = dict(zip(METRICS, ranking.metrics[place].tolist(), strict=True))
-        counts = [f"{metrics[name]:,.0f}" for name in ("followers", "retweets")]
+        counts = [count(metrics[name]) for name in ("followers", "retweets")]
         tweet = marked(f"@{author} {text}", words_of(self.settings.query))
         return [f"{ranking.ranks[place]:g}", f"{ranking.scores[place]:.3f}", *counts, tweet]
+
+
+def count(value: float) -> str:
+    """Return a count; a dash if it was not measured.
+
+    >>> count(12_345.0), count(float("nan"))
+    ('12,345', '-')
+    """
+    return f"{value:,.0f}" if value == value else "-"
 
 
 def lamp(share: float) -> Text:

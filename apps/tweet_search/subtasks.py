@@ -19,6 +19,7 @@ knows the largest values, does the rest (`ranking.py`).
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Callable
@@ -49,6 +50,7 @@ NUMBERS = {
     )
 }
 
+_POSITION = METRICS.index("word_position")
 _WORD = re.compile(r"\w+")
 
 
@@ -200,17 +202,17 @@ def retweets(row: Row) -> Row:
 
 
 def normalisation(row: Row) -> Row:
-    """12: put the metrics side by side, more being better; what was not measured is 0.
+    """12: put the metrics side by side, more being better; what was not measured is NaN.
 
     A place p becomes 1/p. Divided by the largest of the window that is (lowest place)/p, which is
     how the thesis normalises by a minimum.
 
     >>> normalisation({"word_count": 8, "word_position": 4})["metrics"]
-    [8.0, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    [8.0, 0.25, nan, nan, nan, nan, nan, nan, nan]
     """
-    position = row.get("word_position")
-    turned = {**row, "word_position": 1.0 / position if position else 0.0}
-    return {"metrics": [float(turned.get(name) or 0) for name in METRICS]}
+    values = [row.get(name, math.nan) for name in METRICS]
+    values[_POSITION] = 1.0 / values[_POSITION]
+    return {"metrics": [float(value) for value in values]}
 
 
 def rank(row: Row) -> Row:

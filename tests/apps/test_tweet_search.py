@@ -23,10 +23,10 @@ import spillway as sw
 from apps.tweet_search import ideal, picture, ranking, show, tables, tweets
 from apps.tweet_search.__main__ import app
 from apps.tweet_search.board import Board, Found, Line, Report
-from apps.tweet_search.profiling import Search, profile
+from apps.tweet_search.profiling import Search, profile, window_of
 from apps.tweet_search.run import Complete, Settings, run
 from apps.tweet_search.subtasks import METRICS, NUMBERS, OPTIONAL, search_subtasks
-from spillway.degrade.accuracy import fractional_ranks
+from spillway.degrade.accuracy import Footrule, fractional_ranks
 from spillway.degrade.execution_plan import execution_plan
 from spillway.degrade.frontier import frontier
 from spillway.degrade.subtask import Subtask, Subtasks
@@ -220,7 +220,30 @@ def test_a_window_that_holds_nothing_is_refused(settings: dict[str, Any], messag
         ranking.empty(**settings)
 
 
-@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+def test_what_was_not_measured_counts_the_mean_of_the_others_or_nothing() -> None:
+    words = (8.0, 2.0, math.nan)
+    assert window(*words).ranking().scores.tolist() == [1.0, 0.625, 0.25]
+    assert window(*words, missing="zero").ranking().scores.tolist() == [1.0, 0.25, 0.0]
+    assert window(math.nan).ranking().scores.tolist() == [0.0], "nobody has it"
+
+
+def test_tweets_of_a_busy_second_keep_their_places_better_by_the_mean_than_by_zero() -> None:
+    """Every second tweet without the optional metrics that others have."""
+    work, sample = search_subtasks("Just in Time"), tweets.load(None, 3_000, 5)
+    searcher = Search(subtasks=work, tweets=sample)
+    whole, poor = (searcher.found(off)[0] for off in ((), ("word_position", "statuses")))
+    mixed = [pair[row % 2] for row, pair in enumerate(zip(whole, poor, strict=True))]
+    left = {
+        missing: Footrule().accuracy(
+            window_of(whole).ranking().by_id(),
+            replace(window_of(mixed), missing=missing).ranking().by_id(),
+        )
+        for missing in ("zero", "mean")
+    }
+    assert left["mean"] > left["zero"] + 0.02, left  # 74.4 and 70.7 %, whatever the machine
+
+
+@pytest.mark.parametrize("value", [-1.0, math.inf])
 def test_metrics_that_cannot_be_ranked_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match="metrics must be finite and >= 0"):
         window(value)

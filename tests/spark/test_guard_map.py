@@ -146,6 +146,7 @@ def test_a_replayed_batch_teaches_nothing_twice(driven: Driven) -> None:
     for batches, to_s in enumerate((1.0, 3.0), start=1):
         advance(to_s)
         driven.booked(batches)
+    wait_until(lambda: _rows_learnt(driven) > 0, "a model")  # a batch is booked before it teaches
     stop()
     before = Memory(folder=driven.state).load()[0]
     last = max(b for b, ids in driven.kept.items() if ids)

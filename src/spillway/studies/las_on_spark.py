@@ -2,7 +2,7 @@
 
 Costs, keys, rates and phases are the papers'. The threshold is not: a micro-batch engine spends a
 few 100 ms on every batch, whatever is in it, so that no row could wait for as little as the papers'
-64 or 32 ms. Here τ is 1.5 s, and there are so many rows that a policy takes 2 to 3 minutes.
+64 or 32 ms. Here τ is 1.5 s, and there are so many rows that a policy takes some 2 minutes.
 Latencies are measured by the operator, from a row's arrival to the start of its processing. The
 mean that is held is that of a batch: over the whole of so short a stream calm phases would pay for
 the others.
@@ -238,7 +238,7 @@ STUDY = Study(
         OnSpark(
             id="11",
             title=f"Tweets on Spark, τ = {LIMIT_S:g} s",
-            rows=18_000,
+            rows=14_000,
             quick_rows=1_500,
             stream=tweets,
             claim=claims_11,
