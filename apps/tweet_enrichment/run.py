@@ -162,7 +162,7 @@ def run(
         while not _over(query, settings):
             _tell(guard, told, on_batch)
             query.awaitTermination(_POLL_S)
-        _last_batches(guard, told, on_batch, query)
+        _last_batches(guard, told, on_batch, query, settings.rows_total)
     finally:
         query.stop()
     return told
@@ -176,12 +176,17 @@ def _over(query: StreamingQuery, settings: Settings) -> bool:
 
 
 def _last_batches(
-    guard: sw.Guard, told: list[Line], on_batch: Callable[[Line], None], query: StreamingQuery
+    guard: sw.Guard,
+    told: list[Line],
+    on_batch: Callable[[Line], None],
+    query: StreamingQuery,
+    rows: int,
 ) -> None:
+    """Tell the rest: the books are written a moment after a batch is done."""
     deadline = time.monotonic() + 5.0
-    while guard.gaps() and time.monotonic() < deadline:
+    while sum(line.rows_in for line in told) < rows and time.monotonic() < deadline:
+        _tell(guard, told, on_batch)
         query.awaitTermination(_POLL_S)
-    _tell(guard, told, on_batch)
 
 
 def _tell(guard: sw.Guard, told: list[Line], on_batch: Callable[[Line], None]) -> None:

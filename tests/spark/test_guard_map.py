@@ -94,7 +94,7 @@ def test_the_model_knows_the_keys_that_cost_more(driven: Driven) -> None:
     for batches, to_s in enumerate((1.0, 2.0, 3.0), start=1):
         advance(to_s)
         driven.booked(batches)
-    found = learnt(driven, 500)
+    found = learnt(driven, 400)  # one batch: if costs seemed to change, it replaced the model
     stop()
     costs_ns = found.estimate_ns(items_of(np.arange(50)))
     assert min(costs_ns[:10]) >= 200_000
