@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
@@ -58,4 +59,5 @@ def _verdict(figure: Figure) -> str:
     if figure.missed:
         return "MISSED"
     goal = figure.bound.goal
-    return "reached" if goal is None or figure.value <= goal else "reached, goal missed"
+    reached = goal is None or replace(figure.bound, bound=goal).holds(figure.value)
+    return "reached" if reached else "reached, goal missed"
