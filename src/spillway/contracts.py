@@ -20,9 +20,8 @@ from spillway.values import (
     Forecast,
     Observation,
     Plan,
-    WorkMix,
-    WorkState,
 )
+from spillway.work_values import WorkMix, WorkState
 
 Floats = NDArray[np.float64]
 

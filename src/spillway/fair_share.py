@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from spillway.arguments import folder_of
 from spillway.estimate.sic import SicState, SicWindow, Spread
 from spillway.guard import Guard
 from spillway.state.fair_log import FairLog
@@ -40,7 +41,7 @@ class FairShare:
         given = dict(weights or {})
         _check(guards, given, cores, split)
         self._window = SicWindow()
-        self._log = FairLog(folder=Path(state).absolute())
+        self._log = FairLog(folder=folder_of("state", state))
         for guard in guards:
             guard.belong(
                 log=self._log,

@@ -7,15 +7,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote, urlparse
 
+from spillway.arguments import (
+    admission_of,
+    check_mode,
+    controller_of,
+    folder_of,
+    in_order_of_pain,
+)
 from spillway.contracts import ConceptShedder, Controller, CostModel, KeyedShedder, Shedder
 from spillway.cost.by_key import CostByKey
 from spillway.degrade.degrade import Degrade
 from spillway.degrade.remembered import Application
 from spillway.loop import Loop
 from spillway.objective import Error, Latency
-from spillway.overload.controller import HoldLatency
 from spillway.overload.fair import FairBudget
 from spillway.shedders.uniform import Uniform
 from spillway.state import offsets
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
     from spillway.degrade.accuracy import Measure
     from spillway.degrade.profile import Profile
     from spillway.degrade.subtask import Subtasks
-    from spillway.shedders.admission import Admission
     from spillway.spark.concept_sql import GroupColumns
     from spillway.spark.control import Planner
     from spillway.spark.gate import Gate
@@ -69,11 +73,11 @@ class Guard:
         self.name = name
         self.objective = objective
         self.on_error: Literal["open", "last"] = on_error
-        self.state = _folder("state", state)
-        self._checkpoint = _folder("checkpoint", checkpoint) if checkpoint else None
-        degrade, shedder = _in_order_of_pain(shed)
+        self.state = folder_of("state", state)
+        self._checkpoint = folder_of("checkpoint", checkpoint) if checkpoint else None
+        degrade, shedder = in_order_of_pain(shed)
         self.loop = Loop(
-            controller=_controller(objective, control),
+            controller=controller_of(objective, control),
             cost=cost or CostByKey(),
             shedder=shedder,
             degrade=degrade,
@@ -101,7 +105,7 @@ class Guard:
         protect:  predicate; rows for which it is true are never shed.
         batch_id: the batch, inside `foreachBatch` (and only there).
         """
-        _check_mode(df, batch_id)
+        check_mode(df, batch_id)
         new_gate = partial(self._new_gate, df, arrived, identity, protect)
         if batch_id is None:
             return self._protect_stream(df, new_gate())
@@ -133,14 +137,14 @@ class Guard:
         """
         from spillway.spark.operator import Operator
 
-        _check_mode(df, batch_id)
+        check_mode(df, batch_id)
         operator = Operator(
             fn=fn,
             schema=schema,
             takes=takes,
             key=key,
             arrived=arrived,
-            admit=_admission(admit),
+            admit=admission_of(admit),
             state=self.state,
         )
         if batch_id is None:
@@ -185,7 +189,7 @@ class Guard:
         from spillway.spark import columns
         from spillway.spark.subtasks_pipeline import pipeline_of
 
-        _check_mode(df, batch_id)
+        check_mode(df, batch_id)
         pipeline = pipeline_of(
             subtasks,
             schema=schema,
@@ -228,7 +232,7 @@ class Guard:
         from spillway.spark import columns
         from spillway.spark.balance import Balance
 
-        _check_mode(df, batch_id)
+        check_mode(df, batch_id)
         balance = Balance(
             instances=instances,
             key=key,
@@ -292,7 +296,7 @@ class Guard:
             rows_min=rows_min,
             rows_max=sample_rows if error is None else None,
             error=error,
-            share=partial(_share, replace(self._planner(), sized=False)),
+            share=self._window_share(),
         )
         window = SampledWindow(
             time=time,
@@ -339,7 +343,7 @@ class Guard:
             by=(by,) if isinstance(by, str) else tuple(by),
             rows_min=rows_min,
             rows_max=sample_rows,
-            share=partial(_share, replace(self._planner(), sized=False)),
+            share=self._window_share(),
         )
         window = JoinedWindow(
             time=time,
@@ -360,6 +364,12 @@ class Guard:
             return
         self.loop = replace(self.loop, degrade=replace(degrade, application=app))
         self.live.follow(self.loop)
+
+    def _window_share(self) -> Callable[[], float]:
+        """Return what tells a task which share of the rows of its windows may be used."""
+        from spillway.spark.control import share_of_task
+
+        return partial(share_of_task, replace(self._planner(), sized=False))
 
     def _check_window(self, *streams: DataFrame) -> None:
         """Refuse what has no watermark, and a shedder that would shed a second time."""
@@ -497,80 +507,8 @@ class Guard:
         return {**self.__dict__, **live}
 
 
-def _controller(objective: Latency | None, control: Controller | None) -> Controller:
-    if control is not None:
-        return control
-    if objective is None:
-        raise ValueError("a guard needs an objective (such as Latency(average='2 s')) or control=")
-    if not isinstance(objective, Latency):
-        raise ValueError(f"objective must be a Latency, got {objective!r}")
-    return HoldLatency(objective=objective)
-
-
-def _in_order_of_pain(
-    shed: Shedder | Degrade | Sequence[Shedder | Degrade] | None,
-) -> tuple[Degrade | None, Shedder]:
-    """Split what was given into work that goes first, and the shedder of rows behind it."""
-    given = list(shed) if isinstance(shed, Sequence) else [shed] if shed is not None else []
-    first = given[0] if given else None
-    degrade = first if isinstance(first, Degrade) else None
-    then = [degrade.then] if degrade is not None and degrade.then is not None else []
-    rows = then + [one for one in given if not isinstance(one, Degrade)]
-    if len(rows) > 1 or sum(isinstance(one, Degrade) for one in given) != (degrade is not None):
-        raise ValueError(
-            "shed must be a shedder of rows, a Degrade, or one Degrade and then a shedder of rows; "
-            f"got {shed!r}"
-        )
-    return degrade, rows[0] if rows else Uniform()
-
-
 def _groups(shedder: ConceptShedder) -> GroupColumns:
     """Return what a concept-driven gate reads of a row."""
     from spillway.spark.concept_sql import GroupColumns
 
     return GroupColumns(by=shedder.columns, value=shedder.value, time=shedder.time)
-
-
-def _admission(limit: Latency | None) -> Admission | None:
-    """Return how the operator admits rows; a mean and a limit on every row can be checked there."""
-    if limit is None:
-        return None
-    from spillway.shedders.admission import Admission, Condition
-
-    if not isinstance(limit, Latency) or limit.kind not in ("average", "each"):
-        raise ValueError(f"admit must be Latency(average=...) or Latency(each=...), got {limit!r}")
-    condition = Condition.AVERAGE if limit.kind == "average" else Condition.EACH
-    # The clock is exact, unlike an estimate: no margin is needed.
-    return Admission(limit_ns=round(limit.limit_s * 1e9), condition=condition, margin=1.0)
-
-
-def _share(planner: Planner) -> float:
-    """Return which share of its rows the windows that end in the running batch may use."""
-    from spillway.spark.control import pinned_of_task
-
-    return pinned_of_task(planner).plan.rates[0]
-
-
-def _folder(argument: str, path: str | Path) -> Path:
-    """Accept a local path or a file: URL; other storage is refused by name."""
-    url = urlparse(str(path))
-    if url.scheme not in ("", "file"):
-        raise ValueError(f"{argument} must be a path or a file: URL, got {str(path)!r}")
-    folder = Path(unquote(url.path) if url.scheme else str(path))
-    if "\0" in str(folder) or not str(path).strip():
-        raise ValueError(f"{argument} must be the path of a folder, got {str(path)!r}")
-    return folder.absolute()
-
-
-def _check_mode(df: DataFrame, batch_id: int | None) -> None:
-    """Refuse what cannot be protected before any data is read."""
-    if df.isStreaming and batch_id is not None:
-        raise ValueError(
-            f"batch_id belongs inside foreachBatch; this DataFrame is a stream, got {batch_id}"
-        )
-    if not df.isStreaming and batch_id is None:
-        raise ValueError(
-            "df must be a stream, or a batch inside foreachBatch together with its batch_id"
-        )
-    if batch_id is not None and batch_id < 0:
-        raise ValueError(f"batch_id must be >= 0, got {batch_id}")

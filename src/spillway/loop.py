@@ -34,8 +34,8 @@ from spillway.values import (
     LoopState,
     Observation,
     Plan,
-    WorkMix,
 )
+from spillway.work_values import WorkMix
 
 _SPANS_MAX = 40
 _DURATION_S_MAX = 1e10  # longer is no duration but a broken clock

@@ -8,16 +8,8 @@ from dataclasses import dataclass, field
 from spillway.degrade.remembered import OWN
 from spillway.loop import Loop
 from spillway.state import files
-from spillway.values import (
-    BatchAhead,
-    LoopState,
-    Observation,
-    Plan,
-    StratumCount,
-    SubtaskRun,
-    TaskReport,
-    WorkDone,
-)
+from spillway.values import BatchAhead, LoopState, Observation, Plan, StratumCount, TaskReport
+from spillway.work_values import SubtaskRun, WorkDone
 
 Times = Callable[[int], Mapping[str, float]]
 FIXED_S = 0.1

@@ -21,7 +21,8 @@ from spillway.loop import Loop
 from spillway.objective import Latency
 from spillway.overload.controller import FixedRate, HoldLatency
 from spillway.state import files
-from spillway.values import Budget, LoopState, Observation, SubtaskRun, WorkDone, WorkState
+from spillway.values import Budget, LoopState, Observation
+from spillway.work_values import SubtaskRun, WorkDone, WorkState
 from tests.degrade.making import applications
 from tests.degrade.stream import Step, Stream
 

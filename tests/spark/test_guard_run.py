@@ -22,7 +22,8 @@ from spillway.spark.subtasks_choice import mix_salt
 from spillway.spark.subtasks_native import NativeSubtasks, mix_values
 from spillway.spark.subtasks_pipeline import pipeline_of
 from spillway.state.memory import Memory
-from spillway.values import PinnedPlan, Plan, Selection, WorkMix
+from spillway.values import PinnedPlan, Plan
+from spillway.work_values import Selection, WorkMix
 from tests.conftest import Driven, wait_until
 
 Row = dict[str, Any]

@@ -27,7 +27,8 @@ from spillway.spark.subtasks_choice import (
 from spillway.spark.subtasks_judge import SameColumns
 from spillway.spark.subtasks_task import Pipeline, run_subtasks
 from spillway.spark.task_report import decode
-from spillway.values import PinnedPlan, Plan, Selection, SubtaskRun, TaskReport, WorkMix
+from spillway.values import PinnedPlan, Plan, TaskReport
+from spillway.work_values import Selection, SubtaskRun, WorkMix
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 Row = dict[str, Any]

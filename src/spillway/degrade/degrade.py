@@ -14,15 +14,8 @@ from spillway.contracts import Shedder
 from spillway.degrade.frontier import Choice, Frontier, frontier
 from spillway.degrade.online import Measured, OnlineProfile, OnlineState
 from spillway.degrade.remembered import Application, application, built, recalled, remembered
-from spillway.values import (
-    Budget,
-    Observation,
-    Selection,
-    SubtaskRun,
-    WorkDone,
-    WorkMix,
-    WorkState,
-)
+from spillway.values import Budget, Observation
+from spillway.work_values import Selection, SubtaskRun, WorkDone, WorkMix, WorkState
 
 _TABLE_MAX = 1024  # entries of a frontier at any step: built for every batch, in milliseconds
 _NAMES_MAX = 6  # so many subtasks are named in a reason

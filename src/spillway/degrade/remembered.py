@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from spillway.degrade.online import OnlineProfile, OnlineState
 from spillway.degrade.profile import Profile
 from spillway.degrade.subtask import Subtask, Subtasks
-from spillway.values import SubtaskState, WorkState
+from spillway.work_values import SubtaskState, WorkState
 
 OWN = "(itself)"  # what a row costs beside its subtasks, whatever is selected: mandatory
 

@@ -174,6 +174,11 @@ def pinned_of_task(planner: Planner) -> PinnedPlan:
     return planner.plan_for(checked, query_id)
 
 
+def share_of_task(planner: Planner) -> float:
+    """Return which share of its rows the windows that end in the running batch may use."""
+    return pinned_of_task(planner).plan.rates[0]
+
+
 def check_micro_batch(checkpoint: Path | None, query_id: str, batch_id: str | None) -> int:
     """Return the batch's id; refuse, before data is read, batches that are not planned singly.
 

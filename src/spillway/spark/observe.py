@@ -14,14 +14,8 @@ from typing import Any
 from spillway.spark.metrics import TASKS
 from spillway.spark.task_report import decode
 from spillway.state.offsets import total_span
-from spillway.values import (
-    GroupsSeen,
-    Observation,
-    StratumCount,
-    TaskReport,
-    WorkDone,
-    total_work,
-)
+from spillway.values import GroupsSeen, Observation, StratumCount, TaskReport
+from spillway.work_values import WorkDone, total_work
 
 Metrics = Mapping[str, Any]
 

@@ -15,7 +15,8 @@ from spillway.spark.columns import PREFIX, WEIGHT
 from spillway.spark.operator_results import Results
 from spillway.spark.task_report import encode
 from spillway.state.memory import Memory
-from spillway.values import TaskReport, WorkDone
+from spillway.values import TaskReport
+from spillway.work_values import WorkDone
 
 if TYPE_CHECKING:
     from spillway.cost.heavy import HeavySketch

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from spillway.degrade.subtask import Subtasks
 from spillway.kernels.uniform import SPARE_BITS, salt_of
 from spillway.spark.columns import PREFIX
-from spillway.values import PinnedPlan, Selection, WorkMix
+from spillway.values import PinnedPlan
+from spillway.work_values import Selection, WorkMix
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

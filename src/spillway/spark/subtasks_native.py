@@ -24,7 +24,8 @@ from spillway.spark.control import Planner, pinned_of_task
 from spillway.spark.subtasks import check_names, column_of, row_sql
 from spillway.spark.subtasks_choice import ACCURACY, ROW, SELECTION, closed, mix_salt
 from spillway.spark.uniform import quoted, uniform_sql
-from spillway.values import PinnedPlan, Selection, WorkMix
+from spillway.values import PinnedPlan
+from spillway.work_values import Selection, WorkMix
 
 if TYPE_CHECKING:
     import pyarrow as pa

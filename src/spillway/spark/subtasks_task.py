@@ -23,7 +23,8 @@ from spillway.spark.operator_results import Results
 from spillway.spark.operator_task import Layout, Tally
 from spillway.spark.subtasks_choice import COMPLETE, LESS, MORE, ROW, SELECTION, Chosen, Group
 from spillway.spark.subtasks_judge import Row
-from spillway.values import PinnedPlan, SubtaskRun, WorkDone
+from spillway.values import PinnedPlan
+from spillway.work_values import SubtaskRun, WorkDone
 
 Ints = NDArray[np.int64]
 Rows = list[Row] | dict[int, Row]

@@ -8,9 +8,8 @@ sees the pairs of the sampled rows, each with the weight that makes totals over 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ from spillway.spark import columns
 from spillway.spark.columns import PREFIX, WEIGHT
 from spillway.spark.metrics import TASKS
 from spillway.spark.operator_results import REPORT, Results
-from spillway.spark.operator_task import Tally
 from spillway.spark.uniform import hash_sql, quoted
 from spillway.spark.window import (
     SAMPLE_ROWS_MAX,
@@ -37,7 +35,7 @@ from spillway.spark.window import (
     watermarked,
     with_report,
 )
-from spillway.spark.window_task import END, START, Cut, Held, first_of, windows_of
+from spillway.spark.window_task import END, START, Cut, Done, Held, run_windows
 
 Ints = NDArray[np.int64]
 
@@ -62,13 +60,13 @@ class JoinTask:
         """The function's own name."""
         return getattr(self.fn, "__qualname__", type(self.fn).__name__)
 
-    def run(self, table: pa.Table, share: float) -> tuple[pa.RecordBatch, int, int]:
-        """Return the function's results on one window, its rows, and those that were used."""
+    def run(self, table: pa.Table, share: float) -> Done:
+        """Run the function on the pairs of one window."""
         cuts = [self._cut(table, side, share) for side in _SIDES]
         results = Results(fn=self.name, schema=to_arrow_schema(self.returns, timezone="UTC"))
         made = results.of_frame(self.fn(_pairs(cuts, table.select(list(self.by)))))
         rows = sum(int(cut.held.rows.sum()) for cut in cuts)
-        return made, rows, sum(int(cut.sizes.sum()) for cut in cuts)
+        return Done(made=made, rows=rows, used=sum(int(cut.sizes.sum()) for cut in cuts))
 
     def _cut(self, table: pa.Table, side: int, share: float) -> Cut:
         held = Held.counted(table, rows=f"{_ROWS}{side}", sample=f"{_SAMPLE}{side}")
@@ -117,7 +115,7 @@ class JoinedWindow:
         mapped = (
             self._held(left, right)
             .repartition(TASKS_AT_ONCE, START)
-            .mapInArrow(_run_joins(self.task, results), with_report(schema))
+            .mapInArrow(run_windows(self.task, results), with_report(schema))
         )
         counted = mapped.observe(observed, F.expr(f"collect_list({REPORT}) AS {TASKS}"))
         names = [quoted(name) for name in self.task.returns.names]
@@ -158,29 +156,6 @@ class JoinedWindow:
     def _schema(self) -> T.StructType:
         bounds = [T.StructField(name, T.TimestampType()) for name in (START, END)]
         return T.StructType([*bounds, *self.task.returns])
-
-
-def _run_joins(
-    task: JoinTask, results: Results
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that a Python worker runs over the windows that ended in a batch."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        came = [batch for batch in batches if batch.num_rows]
-        tally = Tally(keyed=False)
-        if came:
-            tally.begin()
-            share = task.share()
-            for table in windows_of(pa.Table.from_batches(came)):
-                begin_ns = perf_counter_ns()
-                made, rows, used = task.run(table, share)
-                tally.came(rows, refused=rows - used)
-                tally.worked(np.array([perf_counter_ns() - begin_ns]), None)
-                bounded = first_of(table, made)
-                yield from (results.finished(b, None, None) for b in results.of_arrow(bounded))
-        yield results.control_row(tally.report())
-
-    return run
 
 
 def _pairs(cuts: list[Cut], keys: pa.Table) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,28 @@ Ints = NDArray[np.int64]
 START, END, ROWS = PREFIX + "start", PREFIX + "end", PREFIX + "rows"
 COUNT, MEAN, VARIANCE = PREFIX + "count_", PREFIX + "mean_", PREFIX + "variance_"
 SAMPLE = PREFIX + "sample"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What came of a window: the function's results, and how many of its rows it has used."""
+
+    made: pa.RecordBatch
+    rows: int
+    used: int
+
+
+class Runs(Protocol):
+    """Makes results of a window's groups, from a share of its rows."""
+
+    @property
+    def share(self) -> Callable[[], float]:
+        """Tells which share of the rows the windows that end in the running batch may use."""
+        ...
+
+    def run(self, table: pa.Table, share: float) -> Done:
+        """Do one window, given as one row for every group."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +82,14 @@ class WindowTask:
             raise ValueError(
                 f"sample_rows must be >= rows_min ({self.rows_min}), got {self.rows_max}"
             )
+
+    def run(self, table: pa.Table, share: float) -> Done:
+        """Run the function on one window."""
+        held = Held.of(table, len(self.values), valued=self.apply.column is not None)
+        cut = self.cut(held, share)
+        rows = int(held.rows.sum())
+        used = int(cut.sizes.sum()) if self.apply.samples else rows
+        return Done(made=self.apply.run(cut, self.by), rows=rows, used=min(used, rows))
 
     def cut(self, held: Held, share: float) -> Cut:
         """Take the window's sample down to what may be used."""
@@ -166,7 +196,7 @@ class Cut:
 
 
 def run_windows(
-    task: WindowTask, results: Results
+    task: Runs, results: Results
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that a Python worker runs over the windows that ended in a batch."""
 
@@ -192,23 +222,16 @@ def windows_of(table: pa.Table) -> Iterator[pa.Table]:
         yield table.take(pa.array(rows))
 
 
-def _run_window(task: WindowTask, tally: Tally, table: pa.Table, share: float) -> pa.RecordBatch:
-    """Run the function on one window, and count its rows and its time."""
+def _run_window(task: Runs, tally: Tally, table: pa.Table, share: float) -> pa.RecordBatch:
+    """Run the function on one window, count its rows and its time, and say which window it was."""
     begin_ns = perf_counter_ns()
-    held = Held.of(table, len(task.values), valued=task.apply.column is not None)
-    cut = task.cut(held, share)
-    made = task.apply.run(cut, task.by)
-    rows, used = int(held.rows.sum()), int(cut.sizes.sum())
-    tally.came(rows, refused=max(rows - used, 0) if task.apply.samples else 0)
+    done = task.run(table, share)
+    tally.came(done.rows, refused=done.rows - done.used)
     tally.worked(np.array([perf_counter_ns() - begin_ns]), None)
-    return first_of(table, made)
-
-
-def first_of(table: pa.Table, made: pa.RecordBatch) -> pa.RecordBatch:
-    """Put the bounds of the window that a table holds before its results."""
-    first = pa.array(np.zeros(made.num_rows, dtype=np.int64))
+    first = pa.array(np.zeros(done.made.num_rows, dtype=np.int64))
     bounds = [_whole(table.column(name)).take(first) for name in (START, END)]
-    return pa.record_batch([*bounds, *made.columns], names=[START, END, *made.schema.names])
+    names = [START, END, *done.made.schema.names]
+    return pa.record_batch([*bounds, *done.made.columns], names=names)
 
 
 def _numbers(table: pa.Table, name: str) -> Floats:
