@@ -69,8 +69,10 @@ def _check(
 ) -> None:
     names = Counter(guard.name for guard in guards)
     doubled = sorted(name for name, count in names.items() if count > 1)
-    if not guards or doubled:
-        raise ValueError(f"guards must be at least one, of different names, got {doubled} twice")
+    if not guards:
+        raise ValueError("guards must be at least one, got none")
+    if doubled:
+        raise ValueError(f"guards must have different names, got {doubled} more than once")
     unknown = sorted(set(weights) - set(names))
     if unknown:
         raise ValueError(f"weights must be of the guards {sorted(names)}, got {unknown}")
