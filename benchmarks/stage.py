@@ -54,8 +54,7 @@ def guarded(stage: Stage, checkpoint: Path, **options: object) -> Iterator[sw.Gu
     try:
         yield guard
     finally:
-        if guard.live.listener is not None:
-            stage.spark.streams.removeListener(guard.live.listener)
+        guard.live.leave(stage.spark)
 
 
 def to_noop(df: DataFrame) -> None:

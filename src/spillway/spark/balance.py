@@ -90,6 +90,8 @@ class Balance:
         """Return the rows of a stream on k partitions; every batch finds its plan."""
         columns.check_columns(df, weighted=True)
         columns.check_key(df, self.key)
+        if self.instances == 1:
+            return df.repartition(1)
         find = partial(pinned_of_task, self.planner)
         if self.way != "table":
             return self._dealt(df, lambda: find().plan.costs)
@@ -99,6 +101,8 @@ class Balance:
         """Return the rows of a batch on k partitions, by a plan that is known."""
         columns.check_columns(df, weighted=True)
         columns.check_key(df, self.key)
+        if self.instances == 1:
+            return df.repartition(1)
         costs = pinned.plan.costs
         if self.way != "table":
             return self._dealt(df, lambda: costs)

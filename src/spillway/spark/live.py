@@ -11,7 +11,7 @@ from pyspark.sql import Observation, SparkSession
 
 from spillway.loop import Loop
 from spillway.spark.batch_watch import BatchWatch, GuardedBatch, watch_batch
-from spillway.spark.listener import GuardListener
+from spillway.spark.listener import GuardListener, subscribe
 from spillway.spark.membership import Membership, reporter_of
 from spillway.spark.recorder import Recorder
 
@@ -33,12 +33,13 @@ class Live:
         self.listener: GuardListener | None = None
         self.recorder: Recorder | None = None
         self._loop, self._state, self._fair = loop, state, fair
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._run_id = ""
         self._watch: BatchWatch | None = None
 
     def hear_gate(self, spark: SparkSession, gate: Gate) -> str:
         """Listen for a stream's batches from now on; return the name to count them under."""
-        self._leave(spark)
+        self.leave(spark)
         metric = f"spillway:{self.name}#{_token()}"
         self._listen(spark, metric, gate.names, gate.identity)
         return metric
@@ -92,13 +93,13 @@ class Live:
     ) -> None:
         self.recorder = self._new_recorder(identity)
         self.listener = GuardListener(gate=metric, strata=strata, recorder=self.recorder)
-        spark.streams.addListener(self.listener)
+        self._unsubscribe = subscribe(spark, self.listener.take)
 
     def _new_recorder(self, identity: tuple[str, ...]) -> Recorder:
         reporter = reporter_of(self._fair) if self._fair is not None else None
         return Recorder(loop=self._loop, state=self._state, identity=identity, reporter=reporter)
 
-    def _leave(self, spark: SparkSession) -> None:
+    def leave(self, spark: SparkSession) -> None:
         """Stop listening for the query before; refuse while it runs."""
         if self.listener is None:
             return
@@ -106,7 +107,7 @@ class Live:
             raise ValueError(
                 f"guard {self.name!r} protects a running query already; make another guard"
             )
-        spark.streams.removeListener(self.listener)
+        self._unsubscribe()
 
 
 def _token() -> str:
