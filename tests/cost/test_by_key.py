@@ -328,6 +328,30 @@ def test_a_slow_instance_s_rows_cost_more_on_it() -> None:
     assert slow / fast == pytest.approx(3.0, rel=0.1)
 
 
+def test_instances_that_differ_a_little_have_paces() -> None:
+    """The sums of 256 rows tell 5 % apart: the costs of keys alone would not."""
+    state = learnt(*[paced(1.05, 1.0, 0.95)] * 3)
+    assert state.table is not None
+    assert state.table.instances == ()
+    assert state.table.paces == pytest.approx((1.05, 1.0, 0.95), abs=0.015)
+    on_each = CostLookup.of(state.table).by_instance_ns(HEAVY, 3)
+    assert on_each[:, 0] / on_each[:, 2] == pytest.approx(1.05 / 0.95, rel=0.03)
+    assert CostLookup.of(state.table).by_instance_ns(HEAVY, 4).shape == HEAVY.shape
+
+
+def test_instances_that_are_alike_have_no_paces() -> None:
+    state = learnt(*[paced(1.0, 1.0, 1.0)] * 3)
+    assert state.table is not None
+    assert state.table.paces == ()
+
+
+def test_a_change_of_pace_is_followed_within_512_rows() -> None:
+    before, after = paced(1.1, 0.9, rows=256), paced(0.9, 1.1, rows=256)
+    state = learnt(*[before] * 8, *[after] * 2)
+    assert state.table is not None
+    assert state.table.paces == pytest.approx((0.9, 1.1), abs=0.03)
+
+
 def test_too_many_instances_are_not_told_apart() -> None:
     state = learnt(seen(report(1), report(2, instance=64)))
     assert state.instances == ()

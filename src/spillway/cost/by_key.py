@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spillway.cost import pace
 from spillway.cost.average import AverageCost, mean_cost
 from spillway.values import CostState, CostTable, Forecast, Observation
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _FIXED_BATCHES = 9  # the latest ones' median is what a batch takes beside its operator
 _ROWS_TRUSTED = 256  # fewer do not say that costs have changed, or that instances differ
 _ZIPPED = b"\x78"
+_INSTANCES_PACED = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +104,7 @@ class CostByKey:
         if model is None or self._has_changed(model, batch):
             model, by_instance = batch, self._by_instance(CostState(), reports)
         else:
+            state = replace(state, paced=pace.remember(state.paced, _worked(model, reports)))
             fade_contradicted(model, batch, self.changed)
             model.merge(batch)
         unseen_ns = batch.mean_ns * _ratio(seen.cost_ns_mean, seen.cost_ns_kept)
@@ -124,20 +127,19 @@ class CostByKey:
             if sketch.rows_seen > self.rows_max:
                 fade_sketch(sketch)
         uneven = by_instance if self._uneven(model, by_instance) else ()
+        paces = pace.paces(state.paced)
         return replace(
             state,
             costs=_zipped(model.to_bytes()),
             instances=tuple(_zipped(sketch.to_bytes()) for sketch in by_instance),
-            table=pack(model, uneven, unseen_ns=unseen_ns),
+            table=pack(model, uneven, paces=paces, unseen_ns=unseen_ns),
         )
 
     def _has_changed(self, model: HeavySketch, batch: HeavySketch) -> bool:
         """Compare what the batch took with what the model foresees for those very rows."""
         if batch.rows_seen < _ROWS_TRUSTED:
             return False
-        heavy, counts = batch.heavy_keys, batch.table[2][batch.table[2] > 0]
-        foreseen = float(counts @ model.estimate_ns(heavy))
-        foreseen += _foreseen_ns(model.sketch, batch.sketch, model.mean_ns)
+        foreseen = _meant_ns(model, batch)
         return not abs(batch.work_total_ns - foreseen) <= self.changed * foreseen
 
     def _by_instance(
@@ -182,6 +184,25 @@ def _ratio(came_ns: float | None, kept_ns: float | None) -> float:
         return 1.0
     ratio = came_ns / kept_ns
     return ratio if 0 < ratio < math.inf else 1.0
+
+
+def _worked(
+    model: HeavySketch, reports: list[tuple[int, HeavySketch]]
+) -> list[tuple[float, float, float]]:
+    """Return what every instance did, by a model that has not learnt from these very rows."""
+    known = {i: sketch for i, sketch in reports if 0 <= i < _INSTANCES_PACED}
+    worked = [(0.0, 0.0, 0.0)] * (max(known, default=-1) + 1)
+    for i, sketch in known.items():
+        took_ns = float(sketch.work_total_ns)
+        worked[i] = (float(sketch.rows_seen), took_ns, _meant_ns(model, sketch))
+    return worked
+
+
+def _meant_ns(model: HeavySketch, rows: HeavySketch) -> float:
+    """Return what rows should take: the heavy keys one by one, the others by their cells."""
+    counts = rows.table[2][rows.table[2] > 0]
+    heavy_ns = float(counts @ model.estimate_ns(rows.heavy_keys))
+    return heavy_ns + _foreseen_ns(model.sketch, rows.sketch, model.mean_ns)
 
 
 def _foreseen_ns(model: CostSketch, rows: CostSketch, unseen_ns: float) -> float:

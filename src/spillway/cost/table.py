@@ -39,9 +39,13 @@ _ROWS_LEANING = 8
 
 
 def pack(
-    sketch: HeavySketch, instances: tuple[CostSketch, ...] = (), *, unseen_ns: float | None = None
+    sketch: HeavySketch,
+    instances: tuple[CostSketch, ...] = (),
+    *,
+    paces: tuple[float, ...] = (),
+    unseen_ns: float | None = None,
 ) -> CostTable:
-    """Pack what a sketch knows; `instances` only if they differ in speed.
+    """Pack what a sketch knows; `instances` and `paces` only if they differ in speed.
 
     A key that was never seen costs `unseen_ns`, by default the mean of those that were.
     """
@@ -58,6 +62,7 @@ def pack(
         places=sketch.places,
         mean_ns=mean_ns,
         instances=tuple(_squeezed(_cells(each, _own_mean(each, mean_ns))) for each in instances),
+        paces=paces,
     )
 
 
@@ -71,6 +76,7 @@ class CostLookup:
     multipliers: Ints
     mean_ns: float
     instances: tuple[Ints, ...]
+    paces: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, table: CostTable) -> CostLookup:
@@ -83,10 +89,10 @@ class CostLookup:
             _unsqueezed(each, (rows, -1)) for each in (table.cells, *table.instances)
         )
         multipliers = np.array(table.multipliers, dtype=np.int64)
-        return cls(heavy, counts, cells, multipliers, table.mean_ns, tuple(instances))
+        return cls(heavy, counts, cells, multipliers, table.mean_ns, tuple(instances), table.paces)
 
     def estimate_ns(self, items: Ints, instance: int | None = None) -> Floats:
-        """Estimate what rows of these items cost; on one instance, where they differ."""
+        """Estimate what rows of these items cost; on one instance, where they differ much."""
         from spillway.cost.sketch import as_ints
         from spillway.kernels import table as kernel
 
@@ -98,6 +104,14 @@ class CostLookup:
         else:
             kernel.look_up(self.heavy, self.cells, self.multipliers, items, found)
         return found.astype(np.float64) * UNIT_NS
+
+    def by_instance_ns(self, items: Ints, instances: int) -> Floats:
+        """Estimate what rows cost on every instance; one number for a row if those are alike."""
+        if len(self.instances) == instances:
+            each = [self.estimate_ns(items, instance=i) for i in range(instances)]
+            return np.stack(each, axis=1)
+        costs_ns = self.estimate_ns(items)
+        return np.outer(costs_ns, self.paces) if len(self.paces) == instances else costs_ns
 
     def foresee_ns(self, items: Ints) -> Floats:
         """Estimate what the next rows of a batch like these items will be found to cost.

@@ -181,7 +181,7 @@ def _rows_elsewhere(costs: CostLookup, items: Ints) -> Ints:
 def speeds_of(costs: CostLookup, instances: int) -> Floats:
     """Return the instances' speeds: one over what all the work would take on each."""
     if len(costs.instances) != instances:
-        return np.ones(instances)
+        return 1.0 / np.array(costs.paces if len(costs.paces) == instances else (1.0,) * instances)
     used = costs.counts > 0
     keys, counts = (costs.heavy >> COST_BITS)[used], costs.counts[used]
     rest = costs.cells[0] >> COST_BITS
@@ -264,14 +264,9 @@ def instances_of(state: GreedyState, costs: CostLookup | None, items: Ints) -> I
     if costs is None:
         return state.place(np.ones(items.size))
     k = state.config.instances
-    if len(costs.instances) != k:
-        return state.place(costs.estimate_ns(items))
     step = max(_COSTS_MAX // k, 1)
     parts = (items[at : at + step] for at in range(0, items.size, step))
-    placed = [
-        state.place(np.stack([costs.estimate_ns(part, instance=i) for i in range(k)], axis=1))
-        for part in parts
-    ]
+    placed = [state.place(costs.by_instance_ns(part, k)) for part in parts]
     return np.concatenate([*placed, np.zeros(0, dtype=np.int64)])
 
 
