@@ -16,7 +16,7 @@ PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11 python;
 	$$python -c '$(USABLE)' 2>/dev/null && command -v $$python && break; done)
 endif
 
-.PHONY: help env demo test check bench lock clean
+.PHONY: help env demo test check bench faults lock clean
 
 help: ## says what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ check: env ## runs what CI runs: lint, format, types, layers, tests
 
 bench: env ## measures, and prints the tables that the docs quote
 	$(BIN)/python -m benchmarks
+
+faults: env ## kills, starves and corrupts guarded streams from a seed, and checks the books (about 25 minutes)
+	$(BIN)/python -m faults
 
 lock: ## locks the dependencies again (needs uv); ARGS=--upgrade takes the newest
 	scripts/lock $(ARGS)

@@ -27,6 +27,8 @@ NAMES = (
     "concept",
     "degrade",
     "fair",
+    "replay",
+    "kafka",
 )
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -66,6 +68,10 @@ def main(
     degrade: computational shedding: what a selection costs, the frontier by number of subtasks.
 
     fair: algorithm 1 over many batches of many queries, its growth, against a naive version.
+
+    replay: the shed rows of past batches, found again, against a plain scan of the same range.
+
+    kafka: a tenfold burst on a real broker: guarded, unguarded, limited by maxOffsetsPerTrigger.
 
     Every figure is a median over interleaved repetitions, compared pair by pair, with quartiles.
     The exit code is 1 if a bound is missed; a missed goal only shows.

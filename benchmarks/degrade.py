@@ -23,7 +23,7 @@ COUNTS = (10, 20, 30, 40, 50, 60)
 FASTER = Bound(bound=100, at_least=True)
 FAST = ("CS-B", "frontier")
 LINEAR = "CS-D (linear search)"
-OVERLOADED, MIXED = "at full overload", "over all loads"
+OVERLOADED, MIXED = "at a steady full overload", "over all loads"
 
 
 class Selector(Protocol):
@@ -40,7 +40,10 @@ def run(stage: Stage) -> list[Figure]:
 
 
 def _selections(stage: Stage) -> list[Figure]:
-    """Time `select`: once where only the last entries fit, once at loads from none to that."""
+    """Time `select`: at a load that stays where only the last entries fit, and at loads up to it.
+
+    Where the load stays, CS-B finds its entry where it was; where every one differs it searches.
+    """
     subtasks, profile = _independent(OPTIONAL, mandatory=4)
     plan, found = execution_plan(subtasks, profile), frontier(subtasks, profile)
     least_s, all_s = found.durations_s[0], found.durations_s[-1]

@@ -1,26 +1,35 @@
-"""The fair shedder: time for many batches of many queries, its growth, and a naive version."""
+"""The fair shedder: time for many batches of many queries, its growth, and a naive version.
+
+And late deserialisation: the same gate before and behind the parser of a stream.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import median
 
 import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
+import spillway as sw
+from benchmarks import overhead
 from benchmarks.measure import Bound, Figure, interleaved, ratios
 from benchmarks.sketch import cpu_seconds
-from benchmarks.stage import Stage
+from benchmarks.stage import Stage, guarded, wait_for_batch
 from spillway.shedders.fair import Backlog, Fair
 from spillway.shedders.water_filling import shares
 
 FEW = (20_000, 1_000)
 GROWTH = ((1_000, 10), (10_000, 100), (100_000, 1_000), (1_000_000, 1_000), (100_000, 10_000))
 LARGE = (100_000, 1_000)
+KEPT = (0.5, 0.1)
 NAIVE = "algorithm 1 as written: all queries and all batches looked through at every step"
 
 
 def run(stage: Stage) -> list[Figure]:
-    """Shed half of a buffer on one core."""
-    return [*_growth(stage), *_against_naive(stage), *_split(stage)]
+    """Shed half of a buffer on one core; shed before and after parsing."""
+    return [*_growth(stage), *_against_naive(stage), *_split(stage), *_late(stage)]
 
 
 def backlog(batches: int, queries: int) -> tuple[Backlog, float]:
@@ -113,6 +122,50 @@ def _split(stage: Stage) -> list[Figure]:
             )
         )
     return figures
+
+
+def _late(stage: Stage) -> list[Figure]:
+    """Time micro-batches of JSON with the gate before the parser and behind it."""
+    rows = stage.size(400_000, 100_000)
+    ways: dict[str, Callable[[], float]] = {}
+    for keep in KEPT:
+        ways[f"before {keep}"] = lambda keep=keep: _batch_s(stage, keep, rows, early=True)
+        ways[f"behind {keep}"] = lambda keep=keep: _batch_s(stage, keep, rows, early=False)
+    taken = interleaved(ways, repetitions=stage.size(4, 3), tick=stage.tick)
+    return [
+        Figure(
+            benchmark="fair",
+            what=f"batch of {rows:,} rows of JSON, 300 bytes each, {keep:.0%} kept: gate first",
+            rival="the same gate behind the parser",
+            unit="× faster",
+            values=ratios(taken[f"behind {keep}"], taken[f"before {keep}"]),
+            bound=Bound(bound=1.2, at_least=True) if keep == min(KEPT) else None,
+        )
+        for keep in KEPT
+    ]
+
+
+def _batch_s(stage: Stage, keep: float, rows: int, *, early: bool) -> float:
+    """Return what a micro-batch takes: the median of some, the first left out."""
+    checkpoint = stage.new_folder()
+    raw = overhead._kafka(stage.spark, rows, padding=250)
+    with guarded(stage, checkpoint, control=sw.FixedRate(keep)) as guard:
+        kept = guard.protect(raw if early else _parsed(raw), identity=["partition", "offset"])
+        done = _parsed(kept) if early else kept
+        totals = done.groupBy("event.key").agg(F.sum("event.value"), F.max(F.length("event.note")))
+        writer = totals.writeStream.format("noop").outputMode("update")
+        query = writer.option("checkpointLocation", str(checkpoint)).start()
+        try:
+            wait_for_batch(query, overhead.BATCHES)
+            progress = [p for p in query.recentProgress if p["batchId"] > 0]
+        finally:
+            query.stop()
+    return median(p["durationMs"]["triggerExecution"] for p in progress) / 1e3
+
+
+def _parsed(raw: DataFrame) -> DataFrame:
+    event = F.from_json(F.col("value").cast("string"), "key bigint, value double, note string")
+    return raw.withColumn("event", event).drop("value")
 
 
 def _timed(waiting: Backlog, capacity: float) -> Callable[[], float]:

@@ -12,6 +12,7 @@ from hypothesis import settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from benchmarks.broker import connector_jars
 from spillway.spark import burst_source
 from spillway.spark.session import local_session
 from spillway.state.ledger import Ledger
@@ -23,9 +24,9 @@ settings.load_profile("same-every-time")
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A local session that tries a failed task again, as a cluster does."""
-    session = local_session(
-        "tests", config={"spark.master": "local[2,3]", "spark.sql.shuffle.partitions": "2"}
-    )
+    jars = connector_jars()  # a session takes jars only when it starts
+    config = {"spark.master": "local[2,3]", "spark.sql.shuffle.partitions": "2"}
+    session = local_session("tests", config={**config, **({"spark.jars": jars} if jars else {})})
     session.sparkContext.setLogLevel("OFF")
     burst_source.register(session)
     yield session

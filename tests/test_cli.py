@@ -146,7 +146,7 @@ def test_study_computes_again_only_if_asked(fakes: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nope"], "the study must be one of las, posg, cod, dissp, fake, broken, got 'nope'"),
+        (["nope"], "the study must be one of las, posg, cod, dissp, cs, fake, broken, got 'nope'"),
         (["fake", "curve", "nope"], "figure must be one of curve, bars, line, got 'nope'"),
         (["fake", "--workers", "0"], "--workers"),
         (["fake", "--seed", "-1"], "--seed"),

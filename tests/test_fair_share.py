@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import spillway as sw
-from spillway.fair_share import FairShare
-from spillway.overload.fair import FairBudget
+from spillway.estimate.sic import SicState, SicWindow
+from spillway.overload.fair import Capacity, FairBudget
 from spillway.spark.membership import Membership, Reporter
 from spillway.state.fair_log import FairLog, Member
 from spillway.values import (
@@ -19,6 +19,7 @@ from spillway.values import (
     Forecast,
     LoopState,
     Observation,
+    TaskReport,
 )
 
 NOW_S = 1_000.0
@@ -39,7 +40,7 @@ def member(name: str, **changes: object) -> Member:
 
 
 def share(folder: Path, name: str, **changes: object) -> float:
-    membership = Membership(name=name, log=FairLog(folder=folder), cores=1.0)
+    membership = Membership(name=name, log=FairLog(folder=folder), cores=0.7)
     return replace(membership, **changes).share(NOW_S)  # type: ignore[arg-type]
 
 
@@ -53,83 +54,186 @@ def guard(name: str, folder: Path) -> sw.Guard:
 
 
 def test_members_whose_needs_differ_keep_the_same_share(tmp_path: Path) -> None:
-    """0.9 of a core for 0.5 + 4 cores of work: a fifth for both."""
-    publish(tmp_path, member("light", cost_s=0.005), member("heavy", cost_s=0.04))
+    """0.7 of a core for 0.5 + 3 cores of work: a fifth for both."""
+    publish(tmp_path, member("light", cost_s=0.005), member("heavy", cost_s=0.03))
     found = [share(tmp_path, name) for name in ("light", "heavy")]
     assert found == pytest.approx([0.2, 0.2])
+
+
+def test_who_kept_less_so_far_keeps_more_now(tmp_path: Path) -> None:
+    """Both need a core, 0.7 are there: with 0.5 and 0.2 of the rows to come all are even again.
+
+    Who is far ahead keeps half of what it would have without a past, and not less.
+    """
+
+    def kept(rows: int) -> tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]:
+        window = SicWindow(window_s=90.0, slots=120)
+        state = window.learn(SicState(), at_s=NOW_S, rows_in=[100], rows_kept=[rows])
+        return state.slots
+
+    publish(tmp_path, member("behind", sic=kept(30)), member("ahead", sic=kept(60)))
+    found = [share(tmp_path, name) for name in ("behind", "ahead")]
+    assert found == pytest.approx([0.5, 0.2], abs=0.005)  # a slot is not quite now
+    publish(tmp_path, member("ahead", sic=kept(100)))
+    assert share(tmp_path, "ahead") == pytest.approx(0.175)
+
+
+def test_what_the_tasks_of_a_member_cannot_do_in_time_is_left_to_the_others(
+    tmp_path: Path,
+) -> None:
+    """2.8 cores, but the rows of `narrow` all go through one task: of 2 s of work it can do 1."""
+    publish(tmp_path, member("narrow", cost_s=0.02, spread=1.0), member("wide", cost_s=0.02))
+    assert share(tmp_path, "narrow", cores=2.8) == pytest.approx(0.5)
+    assert share(tmp_path, "wide", cores=2.8) == pytest.approx((2.8 - 1.0) / 2.0)
 
 
 def test_a_weight_of_zero_gets_what_is_left(tmp_path: Path) -> None:
     publish(tmp_path, member("paid", cost_s=0.005), member("free", weight=0.0))
     assert share(tmp_path, "paid") == 1.0
-    assert share(tmp_path, "free") == pytest.approx(0.4)
+    assert share(tmp_path, "free") == pytest.approx(0.2)
 
 
 def test_a_member_that_died_or_is_unreadable_or_unknown_does_not_count(tmp_path: Path) -> None:
     publish(tmp_path, member("alive"), member("dead", at_s=NOW_S - 60.0))
     (tmp_path / "broken.json").write_text("{")
-    assert share(tmp_path, "alive") == pytest.approx(0.9)
+    assert share(tmp_path, "alive") == pytest.approx(0.7)
     assert share(tmp_path, "new") == 1.0  # its own objective decides until it has published
 
 
-def test_a_late_member_lowers_the_capacity_of_all(tmp_path: Path) -> None:
-    publish(tmp_path, member("a"), member("b", gain=0.5))
-    assert share(tmp_path, "a") == pytest.approx(0.9 * 0.5 / 2)
+def test_the_member_of_the_worst_latency_says_how_much_all_may_do(tmp_path: Path) -> None:
+    publish(tmp_path, member("a"), member("b", gain=0.9), member("c", gain=0.6))
+    assert [share(tmp_path, name) for name in "abc"] == pytest.approx([0.14, 0.14, 0.14])
 
 
 def test_without_a_number_the_cores_of_all_applications_count(tmp_path: Path) -> None:
     publish(tmp_path, member("a"), member("b", app="other", cores=2.0))
     assert share(tmp_path, "a", cores=None) == 1.0
-    assert share(tmp_path, "a", cores=1.0) == pytest.approx(0.45)
+    assert share(tmp_path, "a", cores=0.7) == pytest.approx(0.35)
 
 
 def test_random_keeps_whole_batches_within_the_same_capacity(tmp_path: Path) -> None:
     publish(tmp_path, *(member(f"q{i}") for i in range(4)))
     found = sorted(share(tmp_path, f"q{i}", split="random") for i in range(4))
-    assert found == pytest.approx([0.0, 0.0, 0.0, 0.9])
+    assert found == pytest.approx([0.0, 0.0, 0.0, 0.7])
 
 
-def test_a_second_run_of_a_name_is_refused_while_the_first_is_alive(tmp_path: Path) -> None:
+def test_a_batch_that_piled_up_is_announced_and_has_to_be_done_in_the_time_that_is_due(
+    tmp_path: Path,
+) -> None:
+    """600 rows came in 12 s; with 10 s on average a batch may take 0.85 · 10 / 1.5 s."""
+    publish(tmp_path, member("q", owner="query", began_at_s=NOW_S - 12.0, batch_id=3), member("r"))
+    membership = Membership(
+        name="q", log=FairLog(folder=tmp_path), cores=0.7, objective=sw.Latency(average="10 s")
+    )
+    found = membership.share(NOW_S, rows=600.0, query_id="query", after=3)
+    told = FairLog(folder=tmp_path).read("q")
+    assert told is not None
+    assert (told.batch_s, told.rows) == (pytest.approx(5.667, abs=0.001), pytest.approx(600.0))
+    assert found == pytest.approx(0.7 / (told.demand + 1.0))
+    assert share(tmp_path, "r") == pytest.approx(found)  # the others know it at once
+    stranger = membership.share(NOW_S, rows=6.0, query_id="another query", after=-1)
+    assert FairLog(folder=tmp_path).read("q") == told  # who has the same name announces nothing
+    assert stranger == pytest.approx(found)
+
+
+def test_a_second_query_of_a_name_is_refused_while_the_first_is_alive(tmp_path: Path) -> None:
     publish(tmp_path, member("q"))
     with pytest.raises(ValueError, match="name must differ among the members, got 'q' twice"):
         publish(tmp_path, member("q", owner="another"))
-    publish(tmp_path, member("q", owner="another", at_s=NOW_S + 60.0))  # after a restart
+    publish(tmp_path, member("q", at_s=NOW_S + 1.0))  # the same query, after a restart
+    publish(tmp_path, member("q", owner="another", at_s=NOW_S + 60.0))  # the first has ended
 
 
-def test_the_smaller_of_fair_and_own_budget_counts() -> None:
-    policy = FairBudget(own=sw.FixedRate(0.5))
+def test_the_fair_budget_counts_and_a_fixed_rate_only_lowers_it() -> None:
     ahead = Forecast(fixed_s=0.1, work_s=2.0)
 
-    def budget(share: float) -> Budget:
-        return policy.budget(ControllerState(share=share), None, ahead)
+    def budget(own: sw.FixedRate | sw.HoldLatency, share: float) -> Budget:
+        return FairBudget(own=own).budget(ControllerState(share=share), None, ahead)
 
-    assert (budget(0.2).share, budget(0.2).reason) == (0.2, "fair share")
-    assert (budget(0.8).share, budget(0.8).reason) == (0.5, "fixed rate")
+    fixed, holds = sw.FixedRate(0.5), sw.HoldLatency(objective=sw.Latency(average="1 s"))
+    assert (budget(fixed, 0.2).share, budget(fixed, 0.2).reason) == (0.2, "fair share")
+    assert (budget(fixed, 0.8).share, budget(fixed, 0.8).reason) == (0.5, "fixed rate")
+    assert budget(holds, 0.8).share == 0.8  # what it foresees alone would be less
+    assert budget(holds, 1.0).share < 0.5  # nothing is short but its own time
     seen = Observation(batch_id=0, rows_in=1, rows_kept=1, duration_s=1.0)
-    assert policy.learn(ControllerState(share=0.3), seen).share == 0.3
+    assert FairBudget(own=fixed).learn(ControllerState(share=0.3), seen).share == 0.3
 
 
-def test_a_reporter_tells_rate_cost_and_sic(tmp_path: Path) -> None:
-    log = FairLog(folder=tmp_path)
-    reporter = Reporter(Membership(name="q", log=log, weight=2.0), app="app", cores=4.0)
-    state = LoopState(cost=CostState(row_ns=5e6), controller=ControllerState(gain=0.7))
-    for batch in range(2):
-        seen = Observation(batch_id=batch, rows_in=100, rows_kept=25, duration_s=1.0)
-        reporter.tell(seen, state, run_id="run", started_at_s=NOW_S + 2.0 * batch)
-    (told,) = log.fresh(NOW_S + 3.0)
+def test_the_capacity_follows_the_latency_and_stays_within_bounds() -> None:
+    capacity = Capacity()
+    assert capacity.corrected(0.6, latency_s=8.5, limit_s=10.0, most=9.0) == pytest.approx(0.6)
+    late = capacity.corrected(0.6, latency_s=9.9, limit_s=10.0, most=9.0)
+    broken = capacity.corrected(0.6, latency_s=10.1, limit_s=10.0, most=9.0)
+    assert broken < late < 0.6
+    assert (broken / 0.6) == pytest.approx((late / 0.6) ** 2, rel=0.02)
+    assert capacity.corrected(0.6, latency_s=2.0, limit_s=10.0, most=9.0) > 0.7
+    assert capacity.corrected(0.6, latency_s=2.0, limit_s=10.0, most=0.65) == 0.65
+    assert capacity.corrected(0.05, latency_s=1e9, limit_s=1.0, most=9.0) == 0.05
+    for latency_s in (0.0, -1.0, float("nan"), float("inf")):
+        assert capacity.corrected(0.6, latency_s=latency_s, limit_s=1.0, most=9.0) == 0.6
+
+
+def reporter(folder: Path, **changes: object) -> Reporter:
+    membership = Membership(name="q", log=FairLog(folder=folder), weight=2.0)
+    changed = replace(membership, **changes)  # type: ignore[arg-type]
+    return Reporter(changed, app="app", cores=4.0)
+
+
+def batch(number: int, **changes: object) -> Observation:
+    usual = Observation(batch_id=number, rows_in=100, rows_kept=25, duration_s=1.0)
+    return replace(usual, **changes)  # type: ignore[arg-type]
+
+
+def test_a_reporter_tells_rate_cost_spread_and_sic(tmp_path: Path) -> None:
+    telling = reporter(tmp_path)
+    state = LoopState(query_id="query", cost=CostState(row_ns=5e6))
+    tasks = tuple(TaskReport(instance=i, rows_in=10, busy_ns=10**8 * (i + 1)) for i in range(2))
+    for number in range(2):
+        seen = batch(number, tasks=tasks)
+        telling.tell(seen, state, run_id="run", started_at_s=NOW_S + 2.0 * number)
+    (told,) = FairLog(folder=tmp_path).fresh(NOW_S + 3.0)
     assert (told.rows_per_s, told.cost_s, told.batch_s) == (50.0, 0.005, 2.0)
-    assert (told.weight, told.gain, told.cores, told.owner) == (2.0, 0.7, 4.0, "run")
+    assert (told.weight, told.gain, told.cores, told.owner) == (2.0, None, 4.0, "query")
+    assert (told.batch_id, told.began_at_s) == (1, NOW_S + 2.0)
+    assert told.spread == pytest.approx(2 / 3)
     assert [kept for _, _, kept in told.sic] == [(25,), (25,)]
+
+
+def test_the_first_batch_is_told_too_with_what_its_operator_took(tmp_path: Path) -> None:
+    """The cost model learns nothing from it, but the others must know."""
+    tasks = (TaskReport(instance=0, rows_in=25, busy_ns=5 * 10**8),)
+    reporter(tmp_path).tell(batch(0, tasks=tasks), LoopState(), run_id="run", started_at_s=NOW_S)
+    (told,) = FairLog(folder=tmp_path).fresh(NOW_S + 1.0)
+    assert (told.cost_s, told.rows_per_s) == (pytest.approx(0.02), 100.0)
+
+
+def test_a_start_goes_on_with_what_was_told_before_it(tmp_path: Path) -> None:
+    objective, state = sw.Latency(average="10 s"), LoopState(query_id="query")
+    publish(tmp_path, member("other", gain=0.4, at_s=NOW_S + 1.0))
+    first = reporter(tmp_path, objective=objective)
+    for number in range(4):
+        seen = batch(number, latency_s_mean=20.0)
+        first.tell(seen, state, run_id="one", started_at_s=NOW_S + 2.0 * number)
+    before = FairLog(folder=tmp_path).read("q")
+    assert before is not None
+    assert before.gain is not None
+    assert before.gain < 0.4  # of the others' gain, which it began with
+    again = reporter(tmp_path, objective=objective)
+    again.tell(batch(4, latency_s_mean=99.0), state, run_id="two", started_at_s=NOW_S + 9.0)
+    after = FairLog(folder=tmp_path).read("q")
+    assert after is not None
+    assert after.gain == before.gain  # a cold batch says nothing
+    assert len(after.sic) == 5
 
 
 def test_guards_become_members_and_sic_is_read_from_the_records(tmp_path: Path) -> None:
     guards = [guard("a", tmp_path), guard("b", tmp_path)]
-    fair = FairShare(guards, state=tmp_path / "fair", weights={"b": 2})
+    fair = sw.FairShare(guards, state=tmp_path / "fair", weights={"b": 2})
     assert fair.sic() == {}
     assert fair.spread() is None
     assert all(isinstance(each.loop.controller, FairBudget) for each in guards)
     with pytest.raises(ValueError, match="guard 'a' must be fresh"):
-        FairShare(guards[:1], state=tmp_path / "other")
+        sw.FairShare(guards[:1], state=tmp_path / "other")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +244,8 @@ def test_guards_become_members_and_sic_is_read_from_the_records(tmp_path: Path) 
         ({"weights": {"a": -1.0}}, "weights must be finite and >= 0, got -1.0 for 'a'"),
         ({"weights": {"c": 1.0}}, "weights must be of the guards"),
         ({"cores": 0}, "cores must be finite and > 0"),
+        ({"window": "0 s"}, "window_s must be finite and > 0"),
+        ({"window": "soon"}, "a duration must be a number with a unit"),
         ({"split": "equal"}, "split must be 'fair' or 'random'"),
         ({"state": "s3://bucket/fair"}, "state must be a path or a file: URL"),
     ],
@@ -150,4 +256,4 @@ def test_what_is_no_fair_share_is_refused_by_name(
     names = arguments.pop("names", ("a", "b"))
     given = {"state": tmp_path / "fair", **arguments}
     with pytest.raises(ValueError, match=told):
-        FairShare([guard(name, tmp_path) for name in names], **given)  # type: ignore[attr-defined]
+        sw.FairShare([guard(name, tmp_path) for name in names], **given)  # type: ignore

@@ -12,9 +12,9 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from apps.tweet_search.board import Report
-    from apps.tweet_search.profiling import Profiled
     from apps.tweet_search.run import Settings
     from apps.tweet_search.show import View
+    from spillway.studies.cs_search import Profiled
 
 app = typer.Typer(
     add_completion=False,
@@ -102,12 +102,12 @@ def run_command(
         typer.Option(help="Seconds that a tweet stays in the window; for ever if none."),
     ] = None,
     missing: Annotated[
-        Literal["mean", "zero"],
+        Literal["scaled", "mean", "zero"],
         typer.Option(
             help="What a metric counts whose subtask was off: the mean of the tweets that have it, "
-            "or zero, as in the thesis."
+            "that and the score scaled by the tweets that have everything, or zero (the thesis)."
         ),
-    ] = "mean",
+    ] = "scaled",
     top: Annotated[int, typer.Option(help="How many tweets to show.", min=1)] = 15,
     data: Data = None,
     instances: Annotated[int, typer.Option(help="Operators side by side.", min=1)] = 1,
@@ -127,8 +127,8 @@ def run_command(
     """
     import spillway as sw
     from apps.tweet_search.run import Settings
-    from apps.tweet_search.tweets import find
     from spillway.workload.rate import parse_rate
+    from spillway.workload.search_files import find
 
     try:
         parse_rate(rate, seconds)
@@ -177,9 +177,9 @@ def _profile(
 ) -> None:
     from apps.tweet_search import tables
     from apps.tweet_search.picture import draw
-    from apps.tweet_search.subtasks import search_subtasks
     from spillway.degrade.execution_plan import execution_plan
     from spillway.degrade.frontier import frontier
+    from spillway.studies.cs_search import search_subtasks
 
     subtasks = search_subtasks(query)
     profiled = _profiled(query, data, rows, seed)
@@ -194,9 +194,8 @@ def _profile(
 
 
 def _profiled(query: str, data: str | None, rows: int, seed: int) -> Profiled:
-    from apps.tweet_search.profiling import profile
-    from apps.tweet_search.subtasks import search_subtasks
-    from apps.tweet_search.tweets import load
+    from spillway.studies.cs_search import profile, search_subtasks
+    from spillway.workload.search_files import load
 
     return profile(search_subtasks(query), load(data, rows, seed))
 

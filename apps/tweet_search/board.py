@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from apps.tweet_search.ranking import Ranking, Window
 from spillway.degrade.subtask import Subtasks
+from spillway.workload.search_window import Ranking, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

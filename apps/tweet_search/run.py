@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Literal
 
 import spillway as sw
 from apps.tweet_search.board import Board, Line, Report
-from apps.tweet_search.profiling import Profiled
-from apps.tweet_search.ranking import Missing, RankedRows, empty
-from apps.tweet_search.subtasks import Does, Row, search_subtasks
-from apps.tweet_search.tweets import load
 from spillway.degrade.subtask import Subtasks
-from spillway.spark import burst_source
+from spillway.studies.cs_search import (
+    TWEETS,
+    WORDS,
+    Profiled,
+    await_books,
+    degraded,
+    open_tweets,
+    search_subtasks,
+    whole,
+)
 from spillway.workload.rate import parse_rate
+from spillway.workload.search_files import Source
+from spillway.workload.search_window import Missing, empty
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,19 +33,12 @@ if TYPE_CHECKING:
 
 Shed = Literal["frontier", "uniform", "semantic", "none"]
 
-READ = "id bigint, author string, text string, tweet string, arrived timestamp"
-SCHEMA = (
-    "id bigint, author string, text string, metrics array<double>, measured int, arrived timestamp"
-)
-COLUMNS = tuple(column.split()[0] for column in SCHEMA.split(", "))
-WORDS = "size(split(trim(text), ' +'))"  # what a row is worth to the semantic shedder (4.4.2)
 _SHEDDERS: dict[Shed, sw.Degrade | sw.Semantic | sw.Uniform] = {
     "frontier": sw.Degrade(),  # and by chance, where the mandatory work alone is too much
     "uniform": sw.Uniform(),
     "semantic": sw.Semantic(utility=WORDS),
     "none": sw.Uniform(),  # nothing asks it
 }
-TWEETS = 20_000  # so many are loaded, once by every worker; then they come again
 REPORT_S = 1.0
 _POLL_S = 0.1
 
@@ -54,7 +51,8 @@ class Settings:
     effort:   every subtask does its work so many times.
     complete: share of the rows that always runs complete, from which losses are measured.
     keep_s:   how long a tweet stays in the window; for ever if none.
-    missing:  what a metric counts whose subtask was off: the mean of the others, or zero.
+    missing:  what a metric counts whose subtask was off: zero, the mean of the others, or that
+              mean and the whole score scaled.
     """
 
     rate: str
@@ -65,7 +63,7 @@ class Settings:
     effort: int = 10
     complete: float = 0.01
     keep_s: float | None = None
-    missing: Missing = "mean"
+    missing: Missing = "scaled"
     data: str | None = None
     seed: int = 1
     instances: int = 1
@@ -83,93 +81,38 @@ class Settings:
         return parse_rate(self.rate, self.seconds).rows_total
 
     @property
+    def source(self) -> Source:
+        """The tweets that come."""
+        return Source(data=self.data, tweets=TWEETS, seed=self.seed)
+
+    @property
     def subtasks(self) -> Subtasks:
         """The subtasks of this search."""
         return search_subtasks(self.query, effort=self.effort)
-
-
-@dataclass(frozen=True, slots=True)
-class Complete:
-    """All subtasks, one after the other: the operator of a job that cannot leave any out."""
-
-    subtasks: Subtasks
-
-    def __call__(self, row: Row) -> Row | None:
-        """Search one tweet."""
-        for subtask in self.subtasks:
-            made = cast("Does", subtask.does)(row)
-            if made is None:
-                return None
-            row |= made
-        return {name: row[name] for name in COLUMNS}
 
 
 def searched(
     spark: SparkSession, settings: Settings, guard: sw.Guard, profiled: Profiled | None
 ) -> DataFrame:
     """Return the whole job as a stream."""
-    tweets = read(spark, settings).coalesce(settings.instances)
-    if settings.shed == "frontier":
-        return _by_frontier(tweets, settings, guard, profiled)
-    if settings.shed != "none":
-        tweets = guard.protect(tweets, arrived="arrived", identity=["id"])
-    return guard.map(tweets, Complete(settings.subtasks), SCHEMA, arrived="arrived")
-
-
-def _by_frontier(
-    tweets: DataFrame, settings: Settings, guard: sw.Guard, profiled: Profiled | None
-) -> DataFrame:
+    tweets = open_tweets(
+        spark,
+        settings.source,
+        rate=settings.rate,
+        seconds=settings.seconds,
+        instances=settings.instances,
+    )
+    if settings.shed != "frontier":
+        return whole(tweets, guard, settings.subtasks, gate=settings.shed != "none")
     if profiled is None:
         raise ValueError("profiled must be given to shed by the frontier, got None")
-    return guard.run(
+    return degraded(
         tweets,
+        guard,
         settings.subtasks,
-        schema=SCHEMA,
-        profile=profiled.longer(settings.effort),
-        measure=RankedRows(largest=profiled.largest),
-        complete=settings.complete,
-        arrived="arrived",
-        identity=["id"],
-    )
-
-
-def read(spark: SparkSession, settings: Settings) -> DataFrame:
-    """Return the stream of tweets: arrivals from the clock, contents by their number."""
-    burst_source.register(spark)
-    options = {"rate": settings.rate, "duration": f"{settings.seconds:g}"}
-    clock = (
-        spark.readStream.format("spillway-burst")
-        .options(**options, partitions=str(settings.instances))
-        .load()
-    )
-    return clock.mapInArrow(Reader(settings.data, TWEETS, settings.seed), READ)
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Puts the tweet of its number in the place of every row."""
-
-    data: str | None
-    tweets: int
-    seed: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the tweets of a task."""
-        tweets = _table(self.data, self.tweets, self.seed)
-        for batch in batches:
-            numbers = batch.column("id").to_numpy() % tweets.num_rows
-            yield pa.RecordBatch.from_arrays(
-                [batch.column("id"), *tweets.take(pa.array(numbers)), batch.column("arrived")],
-                names=[column.split()[0] for column in READ.split(", ")],
-            )
-
-
-@lru_cache(maxsize=2)
-def _table(data: str | None, rows: int, seed: int) -> pa.RecordBatch:
-    """Return the tweets as columns; made once by every process."""
-    columns = zip(*load(data, rows, seed), strict=True)
-    return pa.record_batch(
-        [pa.array(column, pa.string()) for column in columns], names=["author", "text", "tweet"]
+        profiled,
+        effort=settings.effort,
+        share=settings.complete,
     )
 
 
@@ -216,7 +159,7 @@ def run(
 
     try:
         _wait(query, settings.rows_total, lambda: on_report(reported()))
-        _await_books(guard)
+        await_books(guard)
     finally:
         query.stop()
     last = reported()
@@ -239,13 +182,6 @@ def _rows_read(query: StreamingQuery) -> int:
     report: Any = query.lastProgress
     end = json.loads(report.sources[0].endOffset or "null") if report is not None else None
     return int(end["row"]) if end is not None else 0
-
-
-def _await_books(guard: sw.Guard) -> None:
-    """Wait for the last batches to come into the books; Spark tells of them a little later."""
-    pause, deadline = threading.Event(), time.monotonic() + 5.0
-    while guard.gaps() and time.monotonic() < deadline:
-        pause.wait(_POLL_S)
 
 
 def _report(guard: sw.Guard, board: Board, second: float) -> Report:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from apps.tweet_search.board import Found, Line, Report
 from apps.tweet_search.run import Settings
-from apps.tweet_search.subtasks import METRICS, NUMBERS, words_of
+from spillway.workload.search_work import METRICS, NUMBERS, words_of
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SIDE_WIDTH, _HEAD_HEIGHT = 36, 4

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from apps.tweet_search.profiling import Profiled
-from apps.tweet_search.subtasks import NUMBERS
 from spillway.degrade.accuracy import shares_of_displacement
 from spillway.degrade.frontier import Frontier
 from spillway.degrade.subtask import Subtasks
+from spillway.studies.cs_search import Profiled
+from spillway.workload.search_work import NUMBERS
 
 
 def profile_table(subtasks: Subtasks, profiled: Profiled) -> Table:

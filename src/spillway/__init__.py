@@ -12,6 +12,7 @@ from spillway.cost.average import AverageCost
 from spillway.cost.by_key import CostByKey
 from spillway.degrade.degrade import Degrade
 from spillway.degrade.subtask import Subtask, Subtasks
+from spillway.fair_share import FairShare
 from spillway.guard import Guard
 from spillway.objective import Error, Latency
 from spillway.overload.controller import FixedRate, HoldLatency
@@ -19,7 +20,6 @@ from spillway.shedders.concept import ConceptDriven
 from spillway.shedders.load_aware import LoadAware
 from spillway.shedders.semantic import Semantic
 from spillway.shedders.uniform import Uniform
-from spillway.state.ledger import Ledger
 from spillway.values import Budget, Forecast, Limits, Observation, Plan
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ __all__ = [
     "CostByKey",
     "Degrade",
     "Error",
+    "FairShare",
     "FixedRate",
     "Forecast",
     "Guard",
     "HoldLatency",
     "Latency",
-    "Ledger",
     "Limits",
     "LoadAware",
     "Observation",

@@ -6,12 +6,14 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
 from spillway.arguments import folder_of
 from spillway.estimate.sic import SicState, SicWindow, Spread
 from spillway.guard import Guard
+from spillway.objective import seconds
 from spillway.state.fair_log import FairLog
 
 
@@ -22,10 +24,20 @@ class FairShare:
     records which share of its own rows it may keep. Guards of other applications that name the same
     folder belong to it too: then `cores` says how many cores they have together.
 
-    guards:  the members, before they protect anything; their names must differ.
+    guards:  the members, before they protect anything; their names must differ. A query with
+             several sources has a guard for each; its SIC is their mean.
     weights: what members deserve, by name; 1 for those that are not named. 0 gets what is left.
     cores:   by default those of the applications.
+    window:  the source time window, over which shares are made even: several batches long.
     split:   "random" keeps whole batches in random order: a rival, for comparison.
+
+    >>> import spillway as sw
+    >>> objective = sw.Latency(average="5 s")
+    >>> guards = [sw.Guard(name, objective=objective, state=f"/checkpoints/{name}/spillway")
+    ...           for name in ("rides", "fares")]
+    >>> fair = sw.FairShare(guards, state="/checkpoints/fair", weights={"rides": 2})
+    >>> fair.sic()  # nothing runs yet
+    {}
     """
 
     def __init__(
@@ -35,12 +47,13 @@ class FairShare:
         state: str | Path,
         weights: Mapping[str, float] | None = None,
         cores: float | None = None,
+        window: str | timedelta = "30 s",
         split: Literal["fair", "random"] = "fair",
     ) -> None:
         """Make the guards members; nothing is read or written before their queries run."""
         given = dict(weights or {})
         _check(guards, given, cores, split)
-        self._window = SicWindow()
+        window_s = SicWindow(window_s=seconds(window)).window_s
         self._log = FairLog(folder=folder_of("state", state))
         for guard in guards:
             guard.belong(
@@ -48,13 +61,16 @@ class FairShare:
                 weight=float(given.get(guard.name, 1.0)),
                 cores=cores,
                 split=split,
+                window_s=window_s,
             )
 
     def sic(self) -> dict[str, float]:
         """Return how much of its input is in the results of each member that runs, in [0, 1]."""
         now_s = time.time()
         return {
-            member.name: self._window.sic(SicState(slots=member.sic), now_s=member.at_s)
+            member.name: SicWindow(window_s=member.window_s).sic(
+                SicState(slots=member.sic), now_s=now_s
+            )
             for member in self._log.fresh(now_s)
         }
 

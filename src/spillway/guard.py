@@ -25,13 +25,14 @@ from spillway.overload.fair import FairBudget
 from spillway.shedders.uniform import Uniform
 from spillway.state import offsets
 from spillway.state.fair_log import FairLog
+from spillway.state.gate_log import GateRecord
 from spillway.state.ledger import Ledger
 from spillway.state.memory import Memory
 from spillway.state.plan_log import PlanLog
 from spillway.values import Limits
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from spillway.degrade.accuracy import Measure
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from spillway.spark.gate import Gate
     from spillway.spark.live import Live
     from spillway.spark.membership import Membership
+    from spillway.spark.overflow import Overflow, Target
+    from spillway.spark.replay import Replay
+    from spillway.spark.retained import Retained
 
 
 class Guard:
@@ -96,6 +100,8 @@ class Guard:
         identity: Sequence[str] | None = None,
         protect: Column | str | None = None,
         batch_id: int | None = None,
+        overflow: Target | None = None,
+        on_overflow_error: Literal["fail", "count"] = "fail",
     ) -> DataFrame:
         """Return the rows of `df` that the query can afford, with a `_weight` column.
 
@@ -104,13 +110,19 @@ class Guard:
                   else all columns that can be hashed.
         protect:  predicate; rows for which it is true are never shed.
         batch_id: the batch, inside `foreachBatch` (and only there).
+        overflow: where the shed rows are written at once, inside `foreachBatch`: a folder, or a
+                  function of them and the batch id. `on_overflow_error` says whether the batch
+                  fails if that fails, or whether it is counted in `faults` and logged.
         """
         check_mode(df, batch_id)
+        if overflow is not None and batch_id is None:
+            raise ValueError("overflow belongs inside foreachBatch, together with batch_id")
         new_gate = partial(self._new_gate, df, arrived, identity, protect)
         if batch_id is None:
             return self._protect_stream(df, new_gate())
         gate = self._gate_of_batch((arrived, identity, protect), new_gate)
-        return self._protect_batch(df, gate, batch_id)
+        aside = _overflow(overflow, on_overflow_error)
+        return self._protect_batch(df, gate, batch_id, aside)
 
     def map(
         self,
@@ -255,8 +267,9 @@ class Guard:
         by: str | Sequence[str] | None = None,
         schema: StructType | str | None = None,
         values: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
         late: str | None = None,
-        allocation: Literal["proportional", "congress", "neyman", "cvopt"] = "cvopt",
+        allocation: Literal["proportional", "congress", "neyman", "cvopt"] | None = None,
         rows_min: int = 2,
         sample_rows: int | None = 64,
         error: Error | None = None,
@@ -271,43 +284,59 @@ class Guard:
                   value, interval, and how many rows there were and were used; "mean(fare)",
                   "sum(fare)" and "count()", which are exact; or a function that takes the sampled
                   rows of a window as a pandas frame with `_weight` and returns one of `schema`.
+        columns:  what a function needs of a row beside `by`; the state holds nothing else. None:
+                  all columns.
         values:   columns whose spread the allocation goes by; by default the one of `apply`.
-        allocation: how the rows are shared out: for the least squared relative error of the
-                  groups' means ("cvopt"), for the least variance of the total ("neyman"), by
-                  frequency ("proportional", the paper's), or half and half ("congress").
-        rows_min: of every group at least so many rows are used.
+        allocation: how the guard's share of the rows is shared out: for the least squared relative
+                  error of the groups' means ("cvopt", what functions get), for the least variance
+                  of the total ("neyman"), by frequency ("proportional", the paper's), or half and
+                  half ("congress"). A named function without one uses all that Spark's state holds
+                  of a group, in Spark alone: to use fewer would save nothing there.
+        rows_min: of every group at least so many rows are allocated.
         sample_rows: most rows of a group that Spark's state holds; it reserves 16 bytes for each,
                   also in groups that have fewer. None holds all rows, and no more.
         error:    a contract that decides how many rows are used, instead of the guard's share; the
                   state then holds the whole window.
         """
         from spillway.spark.window import SampledWindow
-        from spillway.spark.window_apply import applied
+        from spillway.spark.window_apply import Named, applied
+        from spillway.spark.window_native import NativeWindow
+        from spillway.spark.window_span import Span
         from spillway.spark.window_task import WindowTask
 
         self._check_window(df)
         named = (by,) if isinstance(by, str) else tuple(by or ())
-        function = applied(apply, schema, tuple(values), error)
+        function = applied(apply, schema, tuple(values), error, columns)
         task = WindowTask(
             apply=function,
             by=named,
             values=tuple(values) or ((function.column,) if function.column else ()),
-            allocation=allocation,
+            allocation=allocation or "cvopt",
             rows_min=rows_min,
             rows_max=sample_rows if error is None else None,
             error=error,
             share=self._window_share(),
         )
-        window = SampledWindow(
-            time=time,
-            size=size,
-            slide=slide,
-            late=late,
-            identity=identity,
-            sample_rows=None if error is not None else sample_rows,
-            seed=Memory(folder=self.state).seed(),
-            task=task,
-        )
+        span = Span(time=time, size=size, slide=slide, late=late)
+        seed = Memory(folder=self.state).seed()
+        window: NativeWindow | SampledWindow
+        if isinstance(function, Named) and not (allocation or values or error):
+            window = NativeWindow(
+                span=span,
+                by=named,
+                function=function,
+                identity=identity,
+                sample_rows=sample_rows,
+                seed=seed,
+            )
+        else:
+            window = SampledWindow(
+                span=span,
+                identity=identity,
+                sample_rows=None if error is not None else sample_rows,
+                seed=seed,
+                task=task,
+            )
         return window.attach(df, self.live.hear_operator(df.sparkSession))
 
     def join(
@@ -335,6 +364,7 @@ class Guard:
         """
         from spillway.spark.operator import checked_schema
         from spillway.spark.window_join import JoinedWindow, JoinTask
+        from spillway.spark.window_span import Span
 
         self._check_window(left, right)
         task = JoinTask(
@@ -346,10 +376,7 @@ class Guard:
             share=self._window_share(),
         )
         window = JoinedWindow(
-            time=time,
-            size=size,
-            slide=slide,
-            late=late,
+            span=Span(time=time, size=size, slide=slide, late=late),
             identity=identity,
             sample_rows=sample_rows,
             seed=Memory(folder=self.state).seed(),
@@ -388,6 +415,7 @@ class Guard:
         weight: float,
         cores: float | None,
         split: Literal["fair", "random"],
+        window_s: float,
     ) -> None:
         """Become a member of a fair share; `FairShare` calls it, before anything is protected."""
         from spillway.spark.membership import Membership
@@ -397,8 +425,56 @@ class Guard:
                 f"guard {self.name!r} must be fresh: a fair share is made before anything is "
                 "protected, and a guard belongs to one only"
             )
-        self._fair = Membership(name=self.name, log=log, weight=weight, cores=cores, split=split)
+        self._fair = Membership(
+            name=self.name,
+            log=log,
+            weight=weight,
+            cores=cores,
+            split=split,
+            window_s=window_s,
+            objective=self.objective,
+        )
         self.loop = replace(self.loop, controller=FairBudget(own=self.loop.controller))
+
+    def shed_rows(
+        self, spark: SparkSession, source: Retained, *, batches: Sequence[int], check: bool = True
+    ) -> DataFrame:
+        """Return exactly the rows that the gate shed in past batches, of weight 1.
+
+        They come from the source, which must still hold them, with `_spillway_batch` and the rate
+        at which they might have been kept, `_spillway_rate`. Rows that an operator refused, and
+        what windows and subtasks gave up, do not come back.
+
+        source:  the stream's source, to be read again.
+        batches: ids of batches in the books, such as `range(120, 181)`.
+        check:   count the rows against the books first, which reads the source once more, and
+                 raise `NotRetained` if some are missing; otherwise what is known to be missing is
+                 logged.
+        """
+        return self.replay(spark, source, batches=batches).shed_rows(check=check)
+
+    def replay(
+        self,
+        spark: SparkSession,
+        source: Retained,
+        *,
+        batches: Sequence[int],
+        protect: Column | str | None = None,
+    ) -> Replay:
+        """Look past batches up: their `shed_rows()`, and the `corrections()` of published totals.
+
+        `protect` is the predicate of protected rows, needed if it was a Column object.
+        """
+        from spillway.spark.replay import replay_of
+        from spillway.state.past import Past
+
+        past = Past(
+            state=self.state,
+            checkpoint=self.checkpoint,
+            source=source.index,
+            like=_record(self.loop.shedder, protect),
+        )
+        return replay_of(spark, past, source, batches, protect)
 
     def ledger(self) -> Ledger:
         """Open the books."""
@@ -474,11 +550,19 @@ class Guard:
         self.metric = self.live.hear_gate(spark, gate)
         return gate.attach_stream(df, plan_column(spark, self._planner(), gate), self.metric)
 
-    def _protect_batch(self, df: DataFrame, gate: Gate, batch_id: int) -> DataFrame:
+    def _protect_batch(
+        self, df: DataFrame, gate: Gate, batch_id: int, aside: Overflow | None
+    ) -> DataFrame:
         self.live.settle()
         pinned = self._planner().plan_for(batch_id)
         kept, observed = gate.attach_batch(df, pinned, f"spillway:{self.name}:{batch_id}")
+        complaint = ""
+        if aside is not None:
+            written = aside.write(df, gate, pinned, offsets.query_id(self.checkpoint))
+            observed, complaint = (*observed, *written.observed), written.complaint
         self.live.watch(batch_id, observed, lambda: self.checkpoint, gate)
+        if complaint:
+            self.live.complain(complaint)
         return kept
 
     @property
@@ -505,6 +589,27 @@ class Guard:
         """Travel to other processes (Connect runs `foreachBatch` there) without what is live."""
         live = dict.fromkeys(("_live", "_batch_gate"))
         return {**self.__dict__, **live}
+
+
+def _overflow(to: Target | None, on_error: Literal["fail", "count"]) -> Overflow | None:
+    if to is None:
+        return None
+    from spillway.spark.overflow import Overflow
+
+    return Overflow(to=to, on_error=on_error)
+
+
+def _record(shedder: Shedder, protect: object) -> GateRecord:
+    """Describe the gate of a shedder, but for the identity, which the books have."""
+    return GateRecord(
+        identity=(),
+        strata=shedder.strata,
+        score=shedder.score,
+        key=shedder.key if isinstance(shedder, KeyedShedder) else None,
+        by=shedder.columns if isinstance(shedder, ConceptShedder) else (),
+        protect=protect if isinstance(protect, str) else None,
+        protect_unknown=protect is not None and not isinstance(protect, str),
+    )
 
 
 def _groups(shedder: ConceptShedder) -> GroupColumns:

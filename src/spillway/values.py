@@ -96,7 +96,8 @@ class Observation:
 
     Latencies run from a row's arrival to the end of its batch, over the kept rows; None where no
     arrival column was named and they could not be estimated. `quantiles` are those of the score.
-    `rows_refused` passed the gate and were refused by the operator: they are not kept. `tasks` are
+    `rows_refused` passed the gate and were refused by the operator: they are not kept. `rows_aside`
+    were shed and written to an overflow output. `tasks` are
     the operator's own reports. `cost_ns_mean` is the mean estimated cost of the rows that came in,
     `cost_ns_kept` of those that were kept; `sample` has (item of the key, worth) of some that came;
     `groups` is what a concept-driven gate counted; `work` what a pipeline of subtasks did, and
@@ -115,6 +116,7 @@ class Observation:
     quantiles: tuple[float, ...] = ()
     strata: tuple[StratumCount, ...] = ()
     rows_refused: int = 0
+    rows_aside: int = 0
     tasks: tuple[TaskReport, ...] = ()
     cost_ns_mean: float | None = None
     cost_ns_kept: float | None = None
@@ -307,12 +309,14 @@ class Limits:
     `rise_max`: the kept share grows at most by this factor from batch to batch.
     `stale_batches`: so many batches may pass without an observation before the plan decays to open.
     `timeout_s`: a policy that takes longer is given up and the gate opens.
+    `replay_batches`: plans of so many batches are retained, so that what they shed can be found.
     """
 
     keep_min: float = 0.001
     rise_max: float = 10.0
     stale_batches: int = 3
     timeout_s: float = 1.0
+    replay_batches: int = 10_000
 
     def __post_init__(self) -> None:
         """Reject limits that bound nothing."""
@@ -324,6 +328,8 @@ class Limits:
             raise ValueError(f"stale_batches must be >= 1, got {self.stale_batches}")
         if not 0 < self.timeout_s < math.inf:
             raise ValueError(f"timeout_s must be finite and > 0, got {self.timeout_s}")
+        if not self.replay_batches >= 1000:  # Spark itself may run its last batches again
+            raise ValueError(f"replay_batches must be >= 1000, got {self.replay_batches}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

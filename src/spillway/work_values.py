@@ -118,10 +118,12 @@ class WorkState:
     """What is remembered of a pipeline of subtasks; empty until they are known.
 
     `together` has what pairs lose beyond the sum; `complete` is the share of rows that always runs
-    complete; `rebuilt` counts how often the plan was built anew.
+    complete; `rebuilt` counts how often the plan was built anew. `pending` are measurements over
+    too few rows so far: what later batches measure is added to them.
     """
 
     subtasks: tuple[SubtaskState, ...] = ()
     together: tuple[tuple[str, str, float], ...] = ()
     complete: float = 0.0
     rebuilt: int = 0
+    pending: tuple[SubtaskRun, ...] = ()

@@ -139,7 +139,7 @@ def test_every_window_comes_out_with_its_true_first_routes_if_nothing_is_shed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     choice = Choice(hours=2, first_hour=0, rows_per_hour=2_000, seed=3)
-    settings = Settings(choice=choice, rate=4_000, shed=0.0, size_min=60, slide_min=30)
+    settings = Settings(choice=choice, rate=200_000, shed=0.0, size_min=60, slide_min=30)
     told: list[list[Row]] = []
     run(spark, settings, tmp_path / "run", on_window=told.append)
     made = rides.load(choice)

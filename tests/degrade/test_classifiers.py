@@ -154,6 +154,19 @@ def test_binary_finds_what_the_halving_of_the_thesis_finds(
     assert selected.accuracy >= found.accuracy
 
 
+@given(plan=plans, limits_s=st.lists(st.floats(1e-6, 1), max_size=8))
+@settings(max_examples=80)
+def test_binary_finds_the_same_wherever_it_found_the_last_one(
+    plan: ExecutionPlan, limits_s: list[float]
+) -> None:
+    used = binary(plan)
+    edges_s = [entry.duration_s for entry in plan.entries if entry.duration_s > 0]
+    for limit_s in (*limits_s, *edges_s, *edges_s[::-1]):
+        for _ in range(2):
+            fresh = binary(plan).select(rows=1, limit_s=limit_s)
+            assert used.select(rows=1, limit_s=limit_s) == fresh
+
+
 @pytest.mark.parametrize(("rows", "limit_s"), [(-1, 1.0), (math.nan, 1.0), (1, 0.0), (1, math.nan)])
 def test_amounts_that_are_none_are_refused(rows: float, limit_s: float) -> None:
     with pytest.raises(ValueError, match="rows must be >= 0 and limit_s > 0"):

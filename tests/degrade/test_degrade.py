@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 import spillway as sw
 from spillway.cost.by_key import CostByKey
+from spillway.degrade import remembered
+from spillway.degrade.classifiers import Classifier, accuracy, binary, cost, duration
 from spillway.degrade.degrade import Degrade
+from spillway.degrade.execution_plan import ExecutionPlan
 from spillway.degrade.profile import Profile
 from spillway.degrade.remembered import OWN, Application, application, built
 from spillway.degrade.subtask import Subtask, Subtasks
@@ -166,7 +169,7 @@ def test_until_the_subtasks_are_measured_the_next_shedder_acts_alone() -> None:
     ("share", "words"),
     [
         (1.0, "overload"),
-        (0.7, "overload: without c on 47 %, without b on 53 % of the rows; accuracy 0.830"),
+        (0.7, "overload: without c on 73 %, all on 27 % of the rows; accuracy 0.856"),
         (0.01, "overload: without a, b, c; accuracy 0.608"),
     ],
 )
@@ -281,19 +284,91 @@ def test_a_policy_that_was_not_told_the_subtasks_reads_them_from_the_state() -> 
     assert application(flow.state.work).subtasks == WORK
 
 
-def test_a_batch_of_too_few_rows_teaches_nothing() -> None:
-    runs = tuple(SubtaskRun(name=name, rows=29, busy_ns=29_000_000) for name in TIMES)
-    seen = Observation(
+def few_rows(rows: int = 29) -> Observation:
+    """A batch in which every subtask took 1 ms for each of a few rows."""
+    runs = tuple(SubtaskRun(name=name, rows=rows, busy_ns=rows * 1_000_000) for name in TIMES)
+    return Observation(
         batch_id=0,
-        rows_in=29,
-        rows_kept=29,
+        rows_in=rows,
+        rows_kept=rows,
         duration_s=1.0,
-        work=WorkDone(rows_more=29, subtasks=runs),
+        work=WorkDone(rows_more=rows, subtasks=runs),
     )
-    assert degrade().learn(WorkState(), seen) == WorkState()
+
+
+def test_a_batch_of_too_few_rows_teaches_nothing_by_itself() -> None:
     flow = stream(4_000)
     flow.run(5)
-    assert degrade().learn(flow.state.work, seen) == flow.state.work
+    learnt = degrade().learn(flow.state.work, few_rows())
+    assert replace(learnt, pending=()) == replace(flow.state.work, pending=())
+
+
+def test_batches_of_few_rows_are_taken_together_until_they_are_enough() -> None:
+    """7 rows each: the fifth batch brings 35, and three such measurements move the median of 5."""
+    flow = stream(4_000)
+    flow.run(5)
+    state = flow.state.work
+    known_s = []
+    for _ in range(20):
+        state = degrade().learn(state, few_rows(7))
+        known_s.append(built(state).duration_s["c"])
+    assert known_s[:14] == pytest.approx([TIMES["c"]] * 14)
+    assert known_s[14:] == pytest.approx([1e-3] * 6)
+
+
+def test_a_loss_behind_a_selective_filter_is_followed_on_few_rows_a_batch() -> None:
+    """4 rows of the complete share are left in a batch: 8 batches make a measurement."""
+    flow = stream(4_000)
+    flow.run(5)
+    state = flow.state.work
+    run = SubtaskRun(name="c", judged=4, lost=4 * 0.6)
+    work = WorkDone(rows_more=4, subtasks=(run,))
+    lost = []
+    for _ in range(24):
+        state = degrade().learn(state, replace(few_rows(4), work=work))
+        lost.append(built(state).lost["c"])
+    assert lost[:23] == pytest.approx([0.2] * 23)
+    assert lost[23] == pytest.approx(0.6)
+
+
+def test_without_a_profile_few_rows_a_batch_make_one_too() -> None:
+    state, policy = WorkState(), degrade(profile=None)
+    for batch in range(5):
+        assert not state.subtasks, batch
+        state = policy.learn(state, few_rows(7))
+    assert built(state).duration_s == pytest.approx(dict.fromkeys(TIMES, 1e-3))
+
+
+# Which classifier ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [duration, accuracy, cost, binary])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.8, 1.0])
+def test_a_classifier_of_the_thesis_takes_one_selection_within_the_budget(
+    make: Callable[[ExecutionPlan], Classifier], share: float
+) -> None:
+    """And the frontier, which mixes two of them, is at least as accurate in the same time."""
+    policy = replace(degrade(complete=0.0), classifier=make)
+    state = stream(4_000).run(5)[-1].state.work
+    mix, left = policy.cut(state, budget(share))
+    best, _ = degrade(complete=0.0).cut(state, budget(share))
+    assert mix is not None
+    assert best is not None
+    assert mix.less == mix.more
+    assert mix.less.work <= share + 1e-9 or set(mix.less.off) == set(WORK.optional)
+    assert best.accuracy >= mix.accuracy - 1e-9
+    assert left.share == pytest.approx(min(share / mix.less.work, 1.0))
+
+
+def test_the_table_is_built_once_for_as_long_as_the_profile_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = stream(4_000)
+    flow.run(10)
+    calls = []
+    monkeypatch.setattr(remembered, "frontier", lambda *_, **__: calls.append(1))
+    flow.run(10)
+    assert not calls
 
 
 # What is said --------------------------------------------------------------------------------

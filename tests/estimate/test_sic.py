@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -211,3 +213,30 @@ def test_what_is_no_count_no_window_and_no_query_is_refused() -> None:
         Spread.of([])
     with pytest.raises(ValueError, match="sic must have a number for every query"):
         Spread.of([0.5, float("nan")])
+
+
+def test_rows_that_fade_count_for_less_and_leave_no_echo() -> None:
+    """Shares that make the projected SIC 0.5 every time are all 0.5 after a batch that was whole.
+
+    With a plain window the whole batch is missed when it leaves, and comes again.
+    """
+
+    def planned(window: SicWindow) -> list[float]:
+        state, shares = SicState(), [1.0]
+        for turn in range(40):
+            if turn:
+                before, gain = window.ahead(state, now_s=float(turn), rows=[100])
+                shares.append(min(max((0.5 - before) / gain, 0.0), 1.0))
+            kept = round(100 * shares[-1])
+            state = window.learn(state, at_s=float(turn), rows_in=[100], rows_kept=[kept])
+        return shares
+
+    fading = planned(SicWindow(window_s=20.0, slots=40, fade_s=5.0))
+    assert fading[10:] == pytest.approx([0.5] * 30, abs=0.06)
+    plain = planned(SicWindow(window_s=10.0, slots=20))
+    assert max(plain[10:]) > 0.9
+    state = SicWindow(fade_s=10.0).learn(SicState(), at_s=0.0, rows_in=[100], rows_kept=[50])
+    came, kept = SicWindow(fade_s=10.0).totals(state, now_s=5.0)
+    assert (came[0], kept[0]) == pytest.approx((100 * math.exp(-0.5), 50 * math.exp(-0.5)))
+    with pytest.raises(ValueError, match="fade_s must be > 0, got 0"):
+        SicWindow(fade_s=0.0)

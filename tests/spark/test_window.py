@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -145,7 +146,13 @@ def test_a_sample_loses_no_group_keeps_to_the_share_and_is_booked(replay: Replay
     replay.add(*frames, pushing(100), pushing(200))
     protected = guard(replay, share=0.05)
     rows = protected.window(
-        replay.stream(), time="at", size="10 minutes", by="route", apply="median(fare)", late="0 s"
+        replay.stream(),
+        time="at",
+        size="10 minutes",
+        by="route",
+        apply="median(fare)",
+        late="0 s",
+        allocation="cvopt",
     )
     everything = replay.run(rows)
     found = everything[everything["route"] != "push"].reset_index(drop=True)
@@ -156,26 +163,59 @@ def test_a_sample_loses_no_group_keeps_to_the_share_and_is_booked(replay: Replay
     held = (found["low"] <= exact["fare"]) & (exact["fare"] <= found["high"])
     assert held.sum() >= 11
 
-    def booked() -> tuple[int, int]:
-        seen = [entry.seen for entry in protected.ledger().entries()]
-        return sum(each.rows_in for each in seen), sum(each.rows_kept for each in seen)
-
-    wanted = (everything["rows"].sum(), everything["kept"].sum())
-    wait_until(lambda: booked() == wanted, f"books of {wanted}")  # a moment after the batch
+    wait_for_books(protected, everything)
     held_rows = [op["numRowsTotal"] for p in replay.progress for op in p["stateOperators"]]  # type: ignore[attr-defined]
     assert max(held_rows) <= 20  # one row of state for every window and route
 
 
-def test_means_sums_and_counts_are_exact_whatever_the_share(replay: Replay) -> None:
+def wait_for_books(protected: sw.Guard, found: pd.DataFrame) -> None:
+    """Wait until the books, which come a moment after the batch, say what the results say."""
+
+    def booked() -> tuple[int, int]:
+        seen = [entry.seen for entry in protected.ledger().entries()]
+        return sum(each.rows_in for each in seen), sum(each.rows_kept for each in seen)
+
+    wanted = (found["rows"].sum(), found["kept"].sum())
+    wait_until(lambda: booked() == wanted, f"books of {wanted}")
+
+
+def test_a_quantile_in_spark_alone_is_the_one_of_python_with_its_bounds(replay: Replay) -> None:
+    """Routes of 5 to 120 rides and a sample of 12: some whole, some not; the same rows are held."""
+    frame = rides(range(10), per_minute=100, routes=12)
+    replay.add(frame, pushing(100), pushing(200))
+    protected = guard(replay)
+
+    def rows(each: Replay, by: sw.Guard, **options: Any) -> DataFrame:
+        window = {"time": "at", "size": "10 minutes", "by": "route", "late": "0 s"}
+        return by.window(each.stream(), apply="median(fare)", sample_rows=12, **window, **options)
+
+    found = replay.run(rows(replay, protected))
+    twin = Replay(replay.spark, replay.folder / "twin")
+    twin.state.mkdir(parents=True)
+    shutil.copy(replay.state / "seed.json", twin.state / "seed.json")
+    twin.add(frame, pushing(100), pushing(200))
+    whole = twin.run(rows(twin, guard(twin), allocation="congress"))
+    pd.testing.assert_frame_equal(found, whole, rtol=1e-6)
+    assert found["kept"].max() == 12
+    assert set(found["low"] == found["high"]) == {True, False}
+    wait_for_books(protected, found)
+
+
+@pytest.mark.parametrize(
+    ("apply", "how"), [("mean(fare)", "mean"), ("sum(fare)", "sum"), ("count()", "count")]
+)
+def test_means_sums_and_counts_are_exact_whatever_the_share(
+    replay: Replay, apply: str, how: str
+) -> None:
     frame = rides(range(10))
     replay.add(frame, pushing(100), pushing(200))
     protected = guard(replay, share=0.02)
     rows = protected.window(
-        replay.stream(), time="at", size="10 minutes", by="route", apply="mean(fare)", late="0 s"
+        replay.stream(), time="at", size="10 minutes", by="route", apply=apply, late="0 s"
     )
     found = replay.run(rows)
     found = found[found["route"] != "push"].reset_index(drop=True)
-    assert found["value"].to_numpy() == pytest.approx(truth(frame, "mean")["fare"].to_numpy())
+    assert found["value"].to_numpy() == pytest.approx(truth(frame, how)["fare"].to_numpy())
     assert (found["rows"] == found["kept"]).all()
 
 
@@ -192,6 +232,7 @@ def test_a_restart_in_the_middle_of_a_window_changes_nothing(replay: Replay) -> 
             by="route",
             apply="quantile(fare, 0.9)",
             late="0 s",
+            sample_rows=20,
         )
 
     replay.add(*frames[:2])
@@ -258,6 +299,7 @@ def test_a_function_of_the_users_gets_the_sampled_rows_with_weights(replay: Repl
     replay.add(frame, pushing(100), pushing(200))
 
     def totals(rows: pd.DataFrame) -> pd.DataFrame:
+        assert set(rows.columns) == {"route", "fare", "_weight"}
         total = rows.assign(all=rows["_weight"]).groupby("route", as_index=False)["all"].sum()
         return total.assign(used=rows.groupby("route").size().to_numpy())
 
@@ -268,6 +310,7 @@ def test_a_function_of_the_users_gets_the_sampled_rows_with_weights(replay: Repl
         by="route",
         apply=totals,
         schema="route string, all double, used bigint",
+        columns=["fare"],
         late="0 s",
     )
     found = replay.run(rows).set_index("route").drop(index="push", errors="ignore")
@@ -348,6 +391,10 @@ def test_the_share_follows_the_load(replay: Replay) -> None:
         ({"rows_min": 0}, "rows_min must be >= 1"),
         ({"allocation": "best"}, "allocation must be one of"),
         ({"values": ["route"]}, "values must be numbers"),
+        ({"apply": "median(route)"}, "values must be numbers"),
+        ({"columns": ["fare"]}, "columns has no use for"),
+        ({"apply": len, "schema": "n int", "columns": ["price"]}, "columns must be among"),
+        ({"apply": "mean(fare)", "by": "Rows"}, "by must not name one of the results"),
     ],
 )
 def test_what_is_no_window_is_refused_by_name(

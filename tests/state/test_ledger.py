@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -217,8 +219,11 @@ def test_a_ledger_that_cannot_be_written_raises_an_oserror(tmp_path: Path) -> No
             Ledger(folder).append(entry(0))
 
 
-def test_a_full_disk_raises_an_oserror(tmp_path: Path) -> None:
-    (tmp_path / "00000000.jsonl").symlink_to("/dev/full")
+def test_a_full_disk_raises_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         Ledger(tmp_path).append(entry(0))
 

@@ -204,3 +204,22 @@ def test_only_offsets_known_to_count_rows_are_taken_for_rows(
     end: list[object] | None, expected: bool
 ) -> None:
     assert offsets.counts_rows(end) is expected
+
+
+def test_kafka_s_beginning_is_read_past_its_zero_byte(tmp_path: Path) -> None:
+    folder = tmp_path / "sources" / "1"
+    folder.mkdir(parents=True)
+    (folder / "0").write_bytes(b'\0v1\n{"rides":{"0":12,"1":7}}')
+    assert offsets.initial_offset(tmp_path, 1) == {"rides": {"0": 12, "1": 7}}
+    assert offsets.initial_offset(tmp_path, 2) is None
+    (folder / "0").write_text('v1\n{"path":"file:///a","timestamp":1,"batchId":0}')
+    assert offsets.initial_offset(tmp_path, 1) is None
+
+
+def test_the_first_batch_of_kafka_spans_from_where_the_query_began(tmp_path: Path) -> None:
+    log(tmp_path, 0, {"a": {"0": 100, "1": 40}})
+    assert offsets.batch_span(tmp_path, 0) is None
+    folder = tmp_path / "sources" / "0"
+    folder.mkdir(parents=True)
+    (folder / "0").write_bytes(b'\0v1\n{"a":{"0":90,"1":40}}')
+    assert offsets.batch_span(tmp_path, 0) == 10.0

@@ -418,7 +418,7 @@ def test_a_folder_without_any_data_is_refused_by_name(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["cod", "--data", "/nowhere"], "'/nowhere' does not exist"),
-        (["las", "--data", "."], "--data is for cod, got it with 'las'"),
+        (["las", "--data", "."], "--data is for cod, cs, got it with 'las'"),
         (["cod", "7"], "figure must be one of 2, 9, 10, allocations, drift, coverage, got '7'"),
     ],
 )

@@ -12,20 +12,30 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spillway.studies import cod_feed, cod_on_spark
 from spillway.studies.cod_feed import Feed
-from spillway.studies.cod_on_spark_claims import NAMES, SMALL, label
+from spillway.studies.cod_on_spark_claims import (
+    NAMES,
+    NATIVE,
+    OWN,
+    OWN_WINDOW,
+    PYTHON,
+    SMALL,
+    UNIFORM,
+    WINDOW,
+    label,
+)
 from spillway.studies.cod_windows import Rows
 
 MINUTES = 60.0
 
 
-def feed(slides: int = 4, rows: int = 60) -> Feed:
+def feed(slides: int = 4, rows: int = 60, size_s: float = 30 * MINUTES) -> Feed:
     """So many rows in each slide of 10 minutes, on three routes whose fares are 10, 20 and 30."""
     total = slides * rows
     time_s = 600.0 * np.arange(total) / rows
     group = np.arange(total) % 3
     return Feed(
         rows=Rows(time_s=time_s, group=group, value=10.0 * (group + 1)),
-        size_s=30 * MINUTES,
+        size_s=size_s,
         slide_s=10 * MINUTES,
         warm=0,
     )
@@ -42,11 +52,15 @@ def test_a_slide_is_one_file_and_two_ticks_follow_it(tmp_path: Path) -> None:
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != SMALL])
+@pytest.mark.parametrize("name", [PYTHON, UNIFORM, WINDOW, OWN_WINDOW])
 def test_every_way_gives_the_medians_of_full_windows(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
-    """Fares of a route are all alike, so that every sample of it has the true median."""
+    """Fares of a route are all alike, so that every sample of it has the true median.
+
+    `percentile` alone is what Uniform does with its rows, and the own function over all rows is
+    tried below.
+    """
     seen: list[tuple[int, float]] = []
 
     def noting(rides: DataFrame, feed: Feed, shed: float, folder: Path) -> DataFrame:
@@ -55,14 +69,21 @@ def test_every_way_gives_the_medians_of_full_windows(
 
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
     (tmp_path / "seen").mkdir()
-    fed = cod_feed.run(spark, feed(slides=3), noting, 0.5, tmp_path)
+    fed = cod_feed.run(spark, feed(slides=1, size_s=10 * MINUTES), noting, 0.5, tmp_path)
     assert (fed.latency_s > 0).all()
     assert fed.latency_s.size == fed.taking_in_s.size == fed.state_mb.size == 1
     for path in (tmp_path / "seen").iterdir():
         table = parquet.read_table(path)
         seen += zip(table["route"].to_pylist(), table["value"].to_pylist(), strict=True)
-    assert {route for route, _ in seen} == {-1, 0, 1, 2}
-    assert all(value == 10.0 * (route + 1) for route, value in seen if route >= 0)
+    assert {route for route, _ in seen} == {0, 1, 2}
+    assert all(value == 10.0 * (route + 1) for route, value in seen)
+
+
+def test_the_function_of_a_user_gives_medians_whether_of_lists_or_of_a_frame() -> None:
+    lists = pa.record_batch([[4, 7], [[1.25, 99.0, 30.5], [12.0]]], names=["route", "fares"])
+    (found,) = cod_on_spark._added_lists(iter([lists]))
+    assert found.to_pydict() == {"route": [4, 7], "value": [30.5, 12.0]}
+    assert set(cod_on_spark.WAYS) == set(NAMES)
 
 
 def note(folder: Path):  # type: ignore[no-untyped-def]
@@ -80,7 +101,7 @@ def note(folder: Path):  # type: ignore[no-untyped-def]
 
 
 def results(**latency_s: float) -> dict[str, dict[str, np.ndarray]]:
-    names = dict(zip(("native", "python", "uniform", "window", "small"), NAMES, strict=True))
+    keys = ("native", "python", "uniform", "window", "small", "own", "own_window")
     return {
         label(name, on): {
             "latency_s": np.full(20, latency_s[key]),
@@ -88,28 +109,44 @@ def results(**latency_s: float) -> dict[str, dict[str, np.ndarray]]:
             "state_mb": np.full(20, 3.0),
         }
         for on in ("1 core", "2 cores")
-        for key, name in names.items()
+        for key, name in zip(keys, NAMES, strict=True)
+        if key in latency_s
     }
 
 
 @pytest.mark.parametrize(
-    ("window", "held", "better"), [(0.2, 4, 1), (0.3, 4, 0), (0.45, 3, 0), (0.7, 2, 0)]
+    ("window", "held", "better"), [(0.2, 5, 2), (0.3, 5, 1), (0.45, 4, 1), (0.7, 3, 1)]
 )
 def test_claims_follow_the_latencies(window: float, held: int, better: int) -> None:
-    found = results(native=0.4, python=0.6, uniform=0.1, window=window, small=0.35)
-    for figure, times in (("7", 1), ("8", 2)):
-        job = cod_on_spark.STUDY.figure(figure)
-        claims = job.claims(found)
-        assert sum(claim.held for claim in claims) == held * times
-        if figure == "8":
-            assert sum(claim.verdict == "holds better" for claim in claims) == better * times
-        assert len(job.draw(found).panels) == 4
+    """Each of the two feeds: two pairs against percentile, two against Python, one own function."""
+    found = results(
+        native=0.4, python=0.6, uniform=0.1, window=window, small=0.35, own=3.0, own_window=0.9
+    )
+    job = cod_on_spark.STUDY.figure("8")
+    claims = job.claims(found)
+    assert sum(claim.held for claim in claims) == held * 2
+    assert sum(claim.verdict == "holds better" for claim in claims) == better * 2
+    assert [len(panel.series) for panel in job.draw(found).panels] == [len(NAMES)] * 4
+
+
+@pytest.mark.parametrize(("window", "held"), [(0.2, 2), (0.5, 1), (0.7, 0)])
+def test_claims_by_cores_follow_the_latencies(window: float, held: int) -> None:
+    found = results(native=0.4, python=0.6, window=window)
+    job = cod_on_spark.STUDY.figure("7")
+    assert sum(claim.held for claim in job.claims(found)) == held
+    assert [len(panel.series) for panel in job.draw(found).panels] == [3] * 4
 
 
 def test_three_window_sizes_and_two_numbers_of_cores() -> None:
     study = cod_on_spark.STUDY
-    ons = {point.label.split(" | ")[1] for point in study.figure("8").points()}
-    assert ons == {f"{rows:,} rows, 30 by 10 min" for rows in (20_000, 100_000, 300_000)}
+    tried: dict[str, list[str]] = {}
+    for point in study.figure("8").points():
+        name, on = point.label.split(" | ")
+        tried.setdefault(on, []).append(name)
+    whole = [on for on, names in tried.items() if names == list(NAMES)]
+    assert whole == [f"{rows:,} rows, 30 by 10 min" for rows in (100_000, 300_000, 1_000_000)]
+    assert tried["1,000,000 rows, half dollars"] == [NATIVE, WINDOW, SMALL]
+    assert OWN in NAMES
     assert {point.label.split(" | ")[1] for point in study.figure("7").points()} == {
         "1 core",
         "2 cores",

@@ -185,10 +185,10 @@ def test_posg_claims_follow_the_speed_up(gain: float, held: int, better: int) ->
     assert posg.STUDY.figure("11").draw(results).panels[0].borders == (("speeds change", 30.0),)
 
 
-def test_rows_come_as_fast_as_the_instances_can_do_them() -> None:
+def test_rows_come_at_a_pace_that_the_instances_can_do_115_per_cent_of() -> None:
     keys, costs = np.arange(1_000), np.full(1_000, 10 * MS)
     stream, first = posg.paced(keys, costs, 4)
-    assert np.diff(stream.arrivals_ns)[first:] == pytest.approx(2.5 * MS, abs=1)
+    assert np.diff(stream.arrivals_ns)[first:] == pytest.approx(1.15 * 2.5 * MS, abs=1)
     assert stream.keys[first:].tolist() == keys.tolist()
 
 
@@ -237,7 +237,10 @@ def test_the_report_names_the_command_that_makes_it() -> None:
     [
         (["las", "--on", "storm"], "--on must be sim or spark, got 'storm'"),
         (["las", "9", "--on", "spark"], "figure must be one of 10, 11, got '9'"),
-        (["nope", "--on", "spark"], "the study must be one of las, posg, cod, got 'nope'"),
+        (
+            ["nope", "--on", "spark"],
+            "the study must be one of las, posg, cod, dissp, cs, got 'nope'",
+        ),
         (["posg", "--on", "spark", "--workers", "2"], "--workers must be 1 on Spark, got 2"),
     ],
 )

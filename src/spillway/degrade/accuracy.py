@@ -1,23 +1,27 @@
 """How near a degraded result is to the complete one: 1 if it is the same, 0 if nothing is right.
 
 Accuracy belongs to the application (CS, sections 3.4.5 and 5.2.6.1): any object with `accuracy`
-serves. Two come with the room: `Footrule` for rankings, `RelativeError` for numbers.
+serves. Three come with the room: `Footrule` for rankings, `RelativeError` for numbers,
+`RankedRows` for rows that are ranked by a score.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result", contravariant=True)
 Ranks = Mapping[Hashable, float]
 
 
 class Measure(Protocol[Result]):
-    """Says how accurate a result is."""
+    """Says how accurate a result is.
+
+    One that compares rows may have `rows_min`: fewer than that tell nothing.
+    """
 
     def accuracy(self, ideal: Result, seen: Result) -> float:
         """Return a number from 0 to 1; `ideal` is what all subtasks together give."""
@@ -62,6 +66,33 @@ class RelativeError:
             return 1.0
         errors = (_error(number, seen.get(name, math.nan)) for name, number in ideal.items())
         return 1.0 - math.fsum(errors) / len(ideal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedRows:
+    """Rows that are ranked by a score: how much of their order is left (`Footrule`).
+
+    For `guard.run`, where only a handful of rows is compared at a time: `score` says what a row is
+    worth by itself, and is not to depend on which others are there. Rows that got lost are empty.
+    Fewer than `rows_min` have hardly an order: they are not judged.
+
+    >>> judge = RankedRows(item="id", score=lambda row: row["n"])
+    >>> judge.accuracy([{"id": 1, "n": 9}, {"id": 2, "n": 5}], [{"id": 1, "n": 3}, {}])
+    1.0
+    """
+
+    item: str
+    score: Callable[[Mapping[str, Any]], float]
+    rows_min: int = 5
+
+    def accuracy(
+        self, ideal: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]
+    ) -> float:
+        """Return 1 - F / F_max."""
+        return Footrule().accuracy(self._ranks(ideal), self._ranks(seen))
+
+    def _ranks(self, rows: Sequence[Mapping[str, Any]]) -> dict[Hashable, float]:
+        return fractional_ranks({row[self.item]: self.score(row) for row in rows if row})
 
 
 def displacement(ideal: Ranks, seen: Ranks) -> float:

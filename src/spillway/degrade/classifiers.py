@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from spillway.degrade.execution_plan import Entry, ExecutionPlan
@@ -95,10 +95,21 @@ class WalkByRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halving:
-    """Searches by halves; `ascending` begins with the fallback, which no duration precedes."""
+    """Searches by halves, but first where it found the last entry (section 6.3.1).
+
+    `ascending` begins with the fallback, which no duration precedes. While the load stays between
+    the same two entries nothing is searched; what is remembered changes no answer.
+    """
 
     ascending: tuple[Entry, ...]
     durations_s: tuple[float, ...]
+    _edges_s: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    _last: tuple[float, float, Entry] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Prepare the search."""
+        object.__setattr__(self, "_edges_s", (-math.inf, *self.durations_s, math.inf))
+        object.__setattr__(self, "_last", (0.0, 0.0, self.ascending[0]))
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -108,9 +119,17 @@ class Halving:
     def select(self, *, rows: float, limit_s: float) -> Entry:
         """Return the longest entry that is short enough."""
         if rows > 0 < limit_s:  # first and without a call, because this is asked most often
-            return self.ascending[bisect_right(self.durations_s, limit_s / rows)]
+            low_s, high_s, entry = self._last
+            row_s_max = limit_s / rows
+            return entry if low_s <= row_s_max < high_s else self._search(row_s_max)
         _check(rows, limit_s)
         return self.ascending[-1]
+
+    def _search(self, row_s_max: float) -> Entry:
+        place = bisect_right(self.durations_s, row_s_max)
+        entry, edges_s = self.ascending[place], self._edges_s
+        object.__setattr__(self, "_last", (edges_s[place], edges_s[place + 1], entry))
+        return entry
 
 
 def duration(plan: ExecutionPlan) -> Classifier:

@@ -7,17 +7,27 @@ the mandatory work alone is too much is something left to do for a shedder of ro
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from spillway.contracts import Shedder
-from spillway.degrade.frontier import Choice, Frontier, frontier
+from spillway.degrade.classifiers import Classifier
+from spillway.degrade.execution_plan import ExecutionPlan
+from spillway.degrade.frontier import Choice
 from spillway.degrade.online import Measured, OnlineProfile, OnlineState
-from spillway.degrade.remembered import Application, application, built, recalled, remembered
+from spillway.degrade.remembered import (
+    Application,
+    application,
+    built,
+    recalled,
+    remembered,
+    selector_of,
+    table_of,
+)
 from spillway.values import Budget, Observation
-from spillway.work_values import Selection, SubtaskRun, WorkDone, WorkMix, WorkState
+from spillway.work_values import Selection, SubtaskRun, WorkDone, WorkMix, WorkState, total_work
 
-_TABLE_MAX = 1024  # entries of a frontier at any step: built for every batch, in milliseconds
 _NAMES_MAX = 6  # so many subtasks are named in a reason
 
 
@@ -25,12 +35,14 @@ _NAMES_MAX = 6  # so many subtasks are named in a reason
 class Degrade:
     """Leaves optional subtasks out while the work on all rows is too much (CS).
 
-    then:     the shedder that lets go of rows where the mandatory work alone is too much, and
-              until the subtasks have been measured; by default every row has the same chance.
-    window:   measurements of a number whose median counts.
-    rows_min: a measurement over fewer rows does not count.
-    drift:    the table is rebuilt when a subtask's time has moved by this share of a row's whole
-              time, or the accuracy lost without it by so much.
+    then:       the shedder that lets go of rows where the mandatory work alone is too much, and
+                until the subtasks have been measured; by default every row has the same chance.
+    window:     measurements of a number whose median counts.
+    rows_min:   rows of a measurement; batches that have fewer are taken together until they do.
+    drift:      the table is rebuilt when a subtask's time has moved by this share of a row's whole
+                time, or the accuracy lost without it by so much.
+    classifier: one of CS's own (`classifiers.accuracy`, ...) in place of the frontier, to compare:
+                one selection for all rows, of a plan of all 2^n.
 
     What the subtasks are is said to `guard.run`.
 
@@ -44,6 +56,7 @@ class Degrade:
     window: int = 5
     rows_min: int = 30
     drift: float = 0.05
+    classifier: Callable[[ExecutionPlan], Classifier] | None = None
     application: Application | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -61,14 +74,16 @@ class Degrade:
         app = self._app(state)
         if app is None or seen.work is None:
             return state
+        runs = _pooled(app, state.pending, seen.work)
+        pending = tuple(self._left(run) for run in runs)
         if not app.of_state(state):
-            first = self._first(app, seen.work)
-            return remembered(app, first) if first else state
+            first = self._first(app, replace(seen.work, subtasks=runs))
+            return remembered(app, first) if first else replace(state, pending=runs)
         online = self._online(app)
-        now = online.learn(recalled(state), self._measured(seen.work))
+        now = online.learn(recalled(state), self._measured(runs))
         moved = online.drift(now).rebuild
         now = online.rebuilt(now) if moved else now
-        return remembered(app, now, rebuilt=state.rebuilt + moved)
+        return remembered(app, now, rebuilt=state.rebuilt + moved, pending=pending)
 
     def done(self, state: WorkState, seen: Observation) -> float:
         """Return the time that was taken over that which all subtasks on all rows would take."""
@@ -88,11 +103,27 @@ class Degrade:
     def cut(self, state: WorkState, budget: Budget) -> tuple[WorkMix | None, Budget]:
         """Fill the budget with a mix of two selections; leave to a shedder what does not fit."""
         known = self._known(state)
-        table = self._table(known) if known.subtasks else None
-        if table is None or not table.durations_s[-1] > 0:
+        whole_s = math.fsum(one.duration_s for one in known.subtasks)
+        if not whole_s > 0:
             return None, budget
-        mix = _mix(table, budget.share, known.complete)
+        row_s = max((budget.share - known.complete) / (1.0 - known.complete), 0.0) * whole_s
+        mix = self._mix(known, row_s, whole_s)
         return mix, _left(mix, budget)
+
+    def _mix(self, known: WorkState, row_s: float, whole_s: float) -> WorkMix:
+        """Return the mix that takes so long for a row, beside those that always run complete."""
+        if self.classifier is None:
+            mix = table_of(known).mix(rows=1.0, limit_s=row_s)
+            less, more, fraction = mix.less, mix.more, mix.fraction
+        else:
+            less = more = _selected(selector_of(self.classifier, known), row_s)
+            fraction = 0.0
+        return WorkMix(
+            less=_selection(less, whole_s),
+            more=_selection(more, whole_s),
+            fraction=fraction,
+            complete=known.complete,
+        )
 
     def _app(self, state: WorkState) -> Application | None:
         """Return the subtasks that were said, else those of the state."""
@@ -123,35 +154,39 @@ class Degrade:
             accuracy_drift=self.drift,
         )
 
-    def _table(self, known: WorkState) -> Frontier:
-        return frontier(application(known).timed, built(known), size_max=_TABLE_MAX)
-
     def _times_s(self, work: WorkDone) -> dict[str, float]:
         """Return the seconds a row of the subtasks that ran on enough rows."""
         ran = (run for run in work.subtasks if run.rows >= self.rows_min)
         return {run.name: run.busy_ns / 1e9 / run.rows for run in ran}
 
-    def _measured(self, work: WorkDone) -> Measured:
-        judged = [run for run in work.subtasks if run.judged >= self.rows_min]
+    def _measured(self, runs: Sequence[SubtaskRun]) -> Measured:
+        judged = [run for run in runs if run.judged >= self.rows_min]
         return Measured(
-            rows={run.name: run.rows for run in work.subtasks},
-            busy_s={run.name: run.busy_ns / 1e9 for run in work.subtasks},
+            rows={run.name: run.rows for run in runs},
+            busy_s={run.name: run.busy_ns / 1e9 for run in runs},
             lost_rows=min((run.judged for run in judged), default=0),
-            lost={(run.name,): _mean_lost(run) for run in judged},
+            lost={(run.name,): run.lost / run.judged for run in judged},
         )
 
+    def _left(self, run: SubtaskRun) -> SubtaskRun:
+        """Return of a measurement what was over too few rows to count yet."""
+        rows, busy_ns = (0, 0) if run.rows >= self.rows_min else (run.rows, run.busy_ns)
+        judged, lost = (0, 0.0) if run.judged >= self.rows_min else (run.judged, run.lost)
+        return SubtaskRun(name=run.name, rows=rows, busy_ns=busy_ns, judged=judged, lost=lost)
 
-def _mix(table: Frontier, share: float, complete: float) -> WorkMix:
-    """Return the mix that takes this share of the complete work, with those that run complete."""
-    whole_s = table.durations_s[-1]
-    row_s = max((share - complete) / (1.0 - complete), 0.0) * whole_s
-    mix = table.mix(rows=1.0, limit_s=row_s)
-    return WorkMix(
-        less=_selection(mix.less, whole_s),
-        more=_selection(mix.more, whole_s),
-        fraction=mix.fraction,
-        complete=complete,
-    )
+
+def _pooled(
+    app: Application, pending: tuple[SubtaskRun, ...], work: WorkDone
+) -> tuple[SubtaskRun, ...]:
+    """Return what was measured by this batch and by those before it that had too few rows."""
+    both = total_work((WorkDone(subtasks=pending), WorkDone(subtasks=work.subtasks)))
+    return tuple(run for run in both.subtasks if run.name in app.timed.names)
+
+
+def _selected(selector: Classifier, row_s: float) -> Choice:
+    """Return the entry of a classifier for one row; without any time the mandatory subtasks."""
+    entry = selector.select(rows=1.0, limit_s=max(row_s, sys.float_info.min))
+    return Choice(off=entry.excluded, duration_s=entry.local_duration_s, accuracy=entry.accuracy)
 
 
 def _selection(choice: Choice, whole_s: float) -> Selection:
@@ -188,7 +223,3 @@ def _without(off: Sequence[str]) -> str:
         return "all"
     more = f" and {len(off) - _NAMES_MAX} more" if len(off) > _NAMES_MAX else ""
     return f"without {', '.join(off[:_NAMES_MAX])}{more}"
-
-
-def _mean_lost(run: SubtaskRun) -> float:
-    return run.lost / run.judged if run.judged else 0.0

@@ -7,13 +7,19 @@ subtasks are left out one by one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
+from spillway.degrade.classifiers import Classifier
+from spillway.degrade.execution_plan import ExecutionPlan, execution_plan
+from spillway.degrade.frontier import Frontier, frontier
 from spillway.degrade.online import OnlineProfile, OnlineState
 from spillway.degrade.profile import Profile
 from spillway.degrade.subtask import Subtask, Subtasks
-from spillway.work_values import SubtaskState, WorkState
+from spillway.work_values import SubtaskRun, SubtaskState, WorkState
 
+_TABLE_MAX = 1024  # entries of a frontier at any step: found in milliseconds
 OWN = "(itself)"  # what a row costs beside its subtasks, whatever is selected: mandatory
 
 
@@ -107,7 +113,13 @@ def recalled(state: WorkState) -> OnlineState:
     )
 
 
-def remembered(app: Application, online: OnlineState, *, rebuilt: int = 0) -> WorkState:
+def remembered(
+    app: Application,
+    online: OnlineState,
+    *,
+    rebuilt: int = 0,
+    pending: tuple[SubtaskRun, ...] = (),
+) -> WorkState:
     """Return the state of an online profile as the loop keeps it."""
     known = online.built
     return WorkState(
@@ -115,7 +127,34 @@ def remembered(app: Application, online: OnlineState, *, rebuilt: int = 0) -> Wo
         together=tuple((one, other, more) for (one, other), more in known.together.items()),
         complete=app.complete,
         rebuilt=rebuilt,
+        pending=pending,
     )
+
+
+def table_of(state: WorkState) -> Frontier:
+    """Return the frontier of the plan in use, on which a mix of two is best (`Frontier.hull`)."""
+    return _table(_built_from(state))
+
+
+def selector_of(classifier: Callable[[ExecutionPlan], Classifier], state: WorkState) -> Classifier:
+    """Return one of the classifiers of CS over the plan in use."""
+    return _selector(classifier, _built_from(state))
+
+
+def _built_from(state: WorkState) -> WorkState:
+    """Return of a state what its table depends on: it changes only when the plan is rebuilt."""
+    members = tuple(replace(one, durations_s=(), losses=()) for one in state.subtasks)
+    return WorkState(subtasks=members, together=state.together)
+
+
+@lru_cache(maxsize=8)
+def _table(state: WorkState) -> Frontier:
+    return frontier(application(state).timed, built(state), size_max=_TABLE_MAX).hull()
+
+
+@lru_cache(maxsize=8)
+def _selector(classifier: Callable[[ExecutionPlan], Classifier], state: WorkState) -> Classifier:
+    return classifier(execution_plan(application(state).timed, built(state)))
 
 
 def _subtask_state(subtask: Subtask, online: OnlineState) -> SubtaskState:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from spillway.estimate import moments
 from spillway.estimate.moments import divided, means_and_errors, skewness
-from spillway.estimate.order_statistics import lower_places
+from spillway.estimate.order_statistics import bounds
 from spillway.estimate.student import skewed_scores, t_scores
 from spillway.estimate.totals import Estimate, z_score
 
@@ -123,7 +123,7 @@ def quantiles(sample: GroupSample, q: float, *, confidence: float = 0.95) -> Est
     middle = (q * (kept - 1.0) + 1.0).astype(np.float64)
     value = np.where(kept > 0, _at(values, starts, kept, middle), np.nan)
     low, high, part = value.copy(), value.copy(), kept < sample.rows
-    places = _places(sample.rows[part], kept[part], q, (1.0 - confidence) / 2)
+    places = bounds(sample.rows[part], kept[part], q, (1.0 - confidence) / 2)
     for bound, place in zip((low, high), places, strict=True):
         bound[part] = _at(values, starts[part], kept[part], place)
     return Estimates(value=value, low=low, high=high)
@@ -243,14 +243,6 @@ def _spread(value: Floats, error: Floats, below: Floats, above: Floats) -> Estim
     known = np.isfinite(value) & np.isfinite(error)
     centre, unit = np.where(known, value, 0.0), np.where(known, error, np.inf)
     return Estimates(value=value, low=centre - below * unit, high=centre + above * unit)
-
-
-def _places(rows: Ints, kept: Ints, q: float, risk: float) -> tuple[Floats, Floats]:
-    """Return where in the sorted sample the bounds of the window's own quantile are, from 1 on."""
-    position = q * (rows - 1.0) + 1.0
-    below, above = np.floor(position).astype(np.int64), np.ceil(position).astype(np.int64)
-    high = kept + 1 - lower_places(rows, kept, rows + 1 - above, risk)
-    return lower_places(rows, kept, below, risk), high
 
 
 def _at(values: Floats, starts: Ints, kept: Ints, places: Floats) -> Floats:

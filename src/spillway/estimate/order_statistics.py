@@ -16,6 +16,17 @@ Ints = NDArray[np.int64]
 _ROWS_MIXED = 40
 
 
+def bounds(rows: Ints, kept: Ints, q: float, risk: float) -> tuple[Floats, Floats]:
+    """Return where in the sorted sample the bounds of the group's own quantile are, from 1 on.
+
+    Each side misses with this risk. Places below 1 and beyond `kept` say that there is no bound.
+    """
+    position = q * (rows - 1.0) + 1.0
+    below, above = np.floor(position).astype(np.int64), np.ceil(position).astype(np.int64)
+    high = kept + 1 - lower_places(rows, kept, rows + 1 - above, risk)
+    return lower_places(rows, kept, below, risk), high
+
+
 def lower_places(rows: Ints, kept: Ints, ranks: Ints, risk: float) -> Floats:
     """Return the place i in the sorted sample that exceeds the value of that rank with this risk.
 

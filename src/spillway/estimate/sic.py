@@ -8,6 +8,7 @@ result follows from counts alone: how many rows of each source came, and how man
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -122,6 +123,10 @@ class SicState:
 class SicWindow:
     """Keeps the SIC of one query over a source time window that slides in `slots` steps.
 
+    With `fade_s` rows count for less the older they are, e^(-age / fade_s). Who makes up for what
+    was lost plans by that: where all rows count the same until they leave the window at once, an
+    uneven moment comes back, as its own echo, whenever it leaves.
+
     >>> window = SicWindow(window_s=10.0)
     >>> state = window.learn(SicState(), at_s=1.0, rows_in=[100], rows_kept=[100])
     >>> state = window.learn(state, at_s=2.0, rows_in=[300], rows_kept=[100])
@@ -131,9 +136,12 @@ class SicWindow:
 
     window_s: float = 10.0
     slots: int = 40
+    fade_s: float = math.inf
 
     def __post_init__(self) -> None:
         """Reject windows without length."""
+        if not self.fade_s > 0:
+            raise ValueError(f"fade_s must be > 0, got {self.fade_s}")
         if not 0 < self.window_s < float("inf"):
             raise ValueError(f"window_s must be finite and > 0, got {self.window_s}")
         if self.slots < 1:
@@ -158,9 +166,10 @@ class SicWindow:
         inside = [entry for entry in state.slots if entry[0] > oldest]
         width = max((len(entry[1]) for entry in inside), default=0)
         came, kept = np.zeros(width), np.zeros(width)
-        for _, rows_in, rows_kept in inside:
-            came[: len(rows_in)] += rows_in
-            kept[: len(rows_kept)] += rows_kept
+        for number, rows_in, rows_kept in inside:
+            counts = self._counts_for(number, now_s)
+            came[: len(rows_in)] += counts * np.asarray(rows_in)
+            kept[: len(rows_kept)] += counts * np.asarray(rows_kept)
         return came, kept
 
     def sic(self, state: SicState, *, now_s: float) -> float:
@@ -183,6 +192,10 @@ class SicWindow:
         )
         before = result_sic(came + coming, kept)
         return before, result_sic(came + coming, kept + coming) - before
+
+    def _counts_for(self, slot: int, now_s: float) -> float:
+        age_s = max(now_s - slot * self.window_s / self.slots, 0.0)
+        return math.exp(-age_s / self.fade_s)
 
     def _slot(self, at_s: float) -> int:
         return int(np.floor(at_s * self.slots / self.window_s))

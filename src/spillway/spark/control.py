@@ -66,8 +66,8 @@ class Planner:
     def _decide(self, batch_id: int, query_id: str, log: PlanLog) -> PinnedPlan:
         memory = Memory(folder=self.state)
         state, complaints = self._latest_state(memory, batch_id, query_id)
-        state = self._shared(state, complaints)
         rows = self._rows(state, batch_id)
+        state = self._shared(state, rows, (query_id, batch_id), complaints)
         ahead = BatchAhead(batch_id=batch_id, rows=rows)
         try:
             decide = partial(self.loop.decide, state, ahead)
@@ -98,12 +98,15 @@ class Planner:
                 return state, complaints
             time.sleep(_POLL_S)
 
-    def _shared(self, state: LoopState, complaints: list[str]) -> LoopState:
-        """Put the fair share into the state; without others, or if they cannot be read, all."""
+    def _shared(
+        self, state: LoopState, rows: float | None, batch: tuple[str, int], complaints: list[str]
+    ) -> LoopState:
+        """Put the fair share into the state; if it cannot be known, all."""
         if self.fair is None:
             return state
         try:
-            share = self.fair.share(time.time())
+            query_id, batch_id = batch
+            share = self.fair.share(time.time(), rows=rows, query_id=query_id, after=batch_id - 1)
         except (OSError, ValueError) as error:
             complaints.append(f"fair share not known: {error}")
             share = 1.0

@@ -23,10 +23,12 @@ from spillway.spark.columns import PREFIX, WEIGHT
 from spillway.spark.concept_sql import COUNTED, RATE, GroupColumns
 from spillway.spark.cost_sql import COST, ITEM, TABLE, array_sql, cost_columns
 from spillway.spark.uniform import hash_sql, leftover_sql, quoted, uniform_sql
+from spillway.state.gate_log import GateRecord
 from spillway.values import PinnedPlan
 
 UNRATED, PROTECTED = "unrated", "protected"
 KEPT = ":kept"  # ends the name of the metrics over the kept rows
+IS_KEPT = PREFIX + "kept"
 _PLAN, _HASH, _PROBED = PREFIX + "plan", PREFIX + "hash", PREFIX + "probed"
 _STRATUM, _GUARDED = PREFIX + "stratum", PREFIX + "protected"
 _SCORE = PREFIX + "score"
@@ -34,6 +36,7 @@ _TABLE = "table"
 _KEPT = f"{WEIGHT} IS NOT NULL"
 _QUANTILE_ACCURACY = 2000
 _PARSED_MAX = 200
+_BARRIER = "spark_partition_id() >= 0"
 _SAMPLE_ROWS = 512
 
 Fields = Mapping[str, str]  # SQL of the plan's numbers, by the names of the plan's type
@@ -72,8 +75,7 @@ class Gate:
 
         One counter, because each costs the rows that pass it, and most of the time all pass.
         """
-        fields = {name: f"{_PLAN}.{name}" for name in self.plan_type().fieldNames()}
-        fields["hash"] = hash_sql(fields["salt"], self.identity)
+        fields = self._fields(_PLAN)
         planned = self._marked(df).select("*", plan.alias(_PLAN))
         needed = [*self._counted_columns, *([_HASH, _PROBED] if self._probes else [])]
         if self._probes:
@@ -110,6 +112,55 @@ class Gate:
         counted = placed.observe(came, *self._came(fields), *self._arrivals(fields))
         weighted = counted.withColumn(WEIGHT, self._column("1.0D"))
         return _only(weighted, df.columns) if placed is not df else weighted, (came,)
+
+    def judged(self, df: DataFrame, plan: PinnedPlan | str) -> DataFrame:
+        """Say of every row at what rate it is kept (`RATE`) and whether it is (`IS_KEPT`).
+
+        `plan` is that of all rows, or the name of the column that holds each row's own.
+        """
+        marked = self._marked(df)
+        if isinstance(plan, str):
+            fields = self._fields(plan)
+        else:
+            fields = self._numbers(plan)
+            hashed = hash_sql(f"array({fields['salt']})", self.identity)
+            marked = marked.withColumn(_HASH, F.expr(hashed))
+        placed = self._placed(marked, {**fields, "probed": "false"})
+        rate = self._rate(fields)
+        # What depends on the partition, Spark does not push down: it would write the steps into
+        # each other, and there are thousands of ways from a row's key to its fate.
+        kept = f"(coalesce({self._keep(fields, rate)}, false) AND {_BARRIER}) AS {IS_KEPT}"
+        return placed.selectExpr(*map(quoted, df.columns), f"{rate} AS {RATE}", kept)
+
+    def record(self) -> GateRecord:
+        """Describe what the decisions depend on beside the plan."""
+        is_text = isinstance(self.protect, str)
+        return GateRecord(
+            identity=self.identity,
+            strata=self.strata,
+            score=self.score,
+            key=self.key,
+            by=self.groups.by if self.groups else (),
+            protect=str(self.protect) if is_text else None,
+            protect_unknown=self.protect is not None and not is_text,
+        )
+
+    @classmethod
+    def of(cls, record: GateRecord, protect: Column | str | None = None) -> Gate:
+        """Return a gate that decides as the described one; `protect` where it has no text."""
+        return cls(
+            identity=record.identity,
+            strata=record.strata,
+            score=record.score,
+            key=record.key,
+            groups=GroupColumns(by=record.by) if record.by else None,
+            protect=protect if record.protect_unknown else record.protect,
+        )
+
+    def _fields(self, plan: str) -> dict[str, str]:
+        """Return the plan's numbers as parts of the column that holds it, and the row's hash."""
+        fields = {name: f"{plan}.{name}" for name in self.plan_type().fieldNames()}
+        return {**fields, "hash": hash_sql(fields["salt"], self.identity)}
 
     def _placed(self, df: DataFrame, fields: Fields) -> DataFrame:
         """Number every row's stratum, once: later steps refer to the column."""

@@ -14,6 +14,7 @@ from spillway.spark.batch_watch import BatchWatch, GuardedBatch, watch_batch
 from spillway.spark.listener import GuardListener, subscribe
 from spillway.spark.membership import Membership, reporter_of
 from spillway.spark.recorder import Recorder
+from spillway.state.gate_log import remember
 
 if TYPE_CHECKING:
     from spillway.spark.gate import Gate
@@ -36,18 +37,19 @@ class Live:
         self._unsubscribe: Callable[[], None] = lambda: None
         self._run_id = ""
         self._watch: BatchWatch | None = None
+        self._described: Gate | None = None
 
     def hear_gate(self, spark: SparkSession, gate: Gate) -> str:
         """Listen for a stream's batches from now on; return the name to count them under."""
         self.leave(spark)
         metric = f"spillway:{self.name}#{_token()}"
-        self._listen(spark, metric, gate.names, gate.identity)
+        self._listen(spark, metric, gate)
         return metric
 
     def hear_operator(self, spark: SparkSession) -> str:
         """Listen for an operator too; return the name for the reports of its tasks."""
         if self.listener is None:
-            self._listen(spark, f"spillway:{self.name}#", (), ())
+            self._listen(spark, f"spillway:{self.name}#", None)
         assert self.listener is not None
         self.listener.operators.append(f"spillway:{self.name}:operator#{_token()}")
         return self.listener.operators[-1]
@@ -70,10 +72,11 @@ class Live:
     ) -> None:
         """Watch a batch inside `foreachBatch`."""
         self.settle()
-        names, identity = (gate.names, gate.identity) if gate else ((), ())
         if self.recorder is None:
             self._run_id = str(uuid.uuid4())
-            self.recorder = self._new_recorder(identity)
+            self.recorder = self._new_recorder()
+        self._describe(self.recorder, gate)
+        names = gate.names if gate else ()
         batch = GuardedBatch(batch_id, self._run_id, checkpoint(), names, list(observed))
         self._watch = watch_batch(batch, self.recorder)
 
@@ -83,21 +86,36 @@ class Live:
         if self.recorder is not None:
             self.recorder.loop = loop
 
+    def complain(self, complaint: str) -> None:
+        """Count a fault of a batch that is watched."""
+        assert self.recorder is not None
+        self.recorder.complain(complaint)
+
     def settle(self) -> None:
         """Wait until the last batch is recorded, as far as it can be."""
         if self._watch is not None:
             self._watch.settle()
 
-    def _listen(
-        self, spark: SparkSession, metric: str, strata: tuple[str, ...], identity: tuple[str, ...]
-    ) -> None:
-        self.recorder = self._new_recorder(identity)
+    def _listen(self, spark: SparkSession, metric: str, gate: Gate | None) -> None:
+        self.recorder = self._new_recorder()
+        self._describe(self.recorder, gate)
+        strata = gate.names if gate else ()
         self.listener = GuardListener(gate=metric, strata=strata, recorder=self.recorder)
         self._unsubscribe = subscribe(spark, self.listener.take)
 
-    def _new_recorder(self, identity: tuple[str, ...]) -> Recorder:
+    def _new_recorder(self) -> Recorder:
         reporter = reporter_of(self._fair) if self._fair is not None else None
-        return Recorder(loop=self._loop, state=self._state, identity=identity, reporter=reporter)
+        return Recorder(loop=self._loop, state=self._state, identity=(), reporter=reporter)
+
+    def _describe(self, recorder: Recorder, gate: Gate | None) -> None:
+        """Let the books say how the gate of the batches to come tells rows apart."""
+        if gate is None or gate is self._described:
+            return
+        self._described, recorder.identity = gate, gate.identity
+        try:
+            recorder.gate = remember(self._state, gate.record())
+        except OSError as error:
+            recorder.complain(f"gate not described: {error}")
 
     def leave(self, spark: SparkSession) -> None:
         """Stop listening for the query before; refuse while it runs."""

@@ -7,6 +7,7 @@ from typing import Any
 
 Metrics = dict[str, Any]
 
+ASIDE = "aside"  # shed rows that were written aside
 TASKS = "tasks"  # the reports of an operator's tasks; every operator of a guard has some
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from spillway.spark.metrics import TASKS
+from spillway.spark.metrics import ASIDE, TASKS
 from spillway.spark.task_report import decode
 from spillway.state.offsets import total_span
 from spillway.values import GroupsSeen, Observation, StratumCount, TaskReport
@@ -56,6 +56,7 @@ def observation(metrics: Metrics, timing: Timing, strata: tuple[str, ...]) -> Ob
         sample=tuple((item, worth) for item, worth in metrics.get("sample") or ()),
         strata=counts,
         rows_refused=refused,
+        rows_aside=metrics.get(ASIDE, 0),
         tasks=tasks,
         groups=_groups(metrics),
         work=work,

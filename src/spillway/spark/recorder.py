@@ -16,7 +16,7 @@ from spillway.spark.control import printable
 from spillway.state import files
 from spillway.state.ledger import Entry, Ledger
 from spillway.state.memory import Memory
-from spillway.state.plan_log import PlanLog
+from spillway.state.plan_log import PlanLog, brief
 from spillway.values import LoopState, Observation, PinnedPlan, total_report
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Recorder:
         """Start from the last good state in the folder; a `reporter` tells other queries."""
         self.loop = loop
         self.identity = identity
+        self.gate = ""  # digest of the gate's description
         self.faults = 0
         self._state_folder = state
         self._memory = Memory(folder=state)
@@ -84,6 +85,7 @@ class Recorder:
             identity=self.identity,
             offsets=offsets,
             started_at_s=started_at_s,
+            gate=self.gate,
         )
         self._count_faults(entry)
         self._ledger.append(entry)
@@ -96,7 +98,9 @@ class Recorder:
         self._state = learnt
         self._memory.save(learnt)
         if seen.batch_id % _PRUNE_EVERY == 0:
-            PlanLog.of(self._state_folder, query_id).prune(seen.batch_id)
+            retained = self.loop.limits.replay_batches
+            log = PlanLog.of(self._state_folder, query_id, history=retained)
+            log.prune(seen.batch_id, shorten=self._in_brief)
 
     def _tell(self, seen: Observation, run_id: str, started_at_s: float) -> None:
         if self._reporter is not None:
@@ -112,10 +116,8 @@ class Recorder:
             return None
 
     def _in_brief(self, pinned: PinnedPlan) -> PinnedPlan:
-        """Leave the costs out where the gate did not decide by them: they are long."""
-        if isinstance(self.loop.shedder, KeyedShedder):
-            return pinned
-        return replace(pinned, plan=replace(pinned.plan, costs=None))
+        """Leave the tables out where the gate did not decide by them: they are long."""
+        return brief(pinned, keyed=isinstance(self.loop.shedder, KeyedShedder))
 
     def _count_faults(self, entry: Entry) -> None:
         missing = 1 if entry.seen.strata else 0  # without a gate there is no plan

@@ -52,6 +52,11 @@ class Pipeline:
         """The user's columns."""
         return tuple(self.made.schema.names)
 
+    @cached_property
+    def judged_min(self) -> int:
+        """So many rows must be compared, or the measure says nothing."""
+        return max(int(getattr(self.measure, "rows_min", 1)), 1)
+
     def result(self, row: Row) -> Row:
         """Return the columns of a finished row; what was left out is None."""
         return {name: row.get(name) for name in self.names}
@@ -117,7 +122,7 @@ def _run_batch(
     busy_ns = _run_all(pipeline, rows, groups, counted, costs_ns)
     made = _finished(pipeline, rows, groups, layout.weights(batch))
     group, turn = _complete(groups), chosen.turn(pipeline.subtasks)
-    if group and group.alive and turn:
+    if group and turn and len(group.alive) >= pipeline.judged_min:
         _judge(pipeline, turn, counted, copies, {at: rows[at] for at in group.alive})
     counted.chosen(groups)
     own_ns = perf_counter_ns() - begin_ns - busy_ns

@@ -23,7 +23,7 @@ from spillway.objective import Error
 from spillway.spark.columns import WEIGHT
 from spillway.spark.operator import checked_schema
 from spillway.spark.operator_results import Results
-from spillway.spark.window_task import Cut, Held
+from spillway.spark.window_task import Cut, Held, columns_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,6 +33,7 @@ _RULE = (
     "'mean(column)', 'sum(column)', 'count()', 'median(column)', 'quantile(column, q)' or a "
     "function of a pandas frame together with schema"
 )
+_RESULTS = ("value", "low", "high", "rows", "kept")
 _PILOT_ROWS = 64
 _NORMAL_ROWS = 30  # the mean of fewer is not normal enough for the contract's formula
 _ROUNDS = 4
@@ -61,8 +62,12 @@ class Apply(Protocol):
         """Refuse columns that are not there."""
         ...
 
-    def shown(self, names: Sequence[str]) -> list[str]:
-        """Name the columns of the rows that it needs."""
+    def check_groups(self, by: Sequence[str]) -> None:
+        """Refuse groups that are called as one of the results."""
+        ...
+
+    def shown(self, names: Sequence[str], by: tuple[str, ...]) -> list[str]:
+        """Name the columns of the rows that must be held."""
         ...
 
     def fields(self, groups: list[T.StructField]) -> list[T.StructField]:
@@ -119,7 +124,11 @@ class Named:
         if self.column is not None and self.column not in schema.names:
             raise ValueError(f"apply must use one of {schema.names}, got {self.column!r}")
 
-    def shown(self, names: Sequence[str]) -> list[str]:
+    def check_groups(self, by: Sequence[str]) -> None:
+        """Refuse a group beside which a result would stand twice."""
+        _check_groups(by, ("window", *_RESULTS))
+
+    def shown(self, names: Sequence[str], by: tuple[str, ...]) -> list[str]:
         """Nothing but the column."""
         return [self.column] if self.samples and self.column is not None else []
 
@@ -153,7 +162,9 @@ class Named:
         found, held = self._found(cut), cut.held
         columns = {name: pa.array(getattr(found, name)) for name in ("value", "low", "high")}
         arrays = [*held.groups(by).combine_chunks().columns, *columns.values()]
-        batch = pa.table([*arrays, pa.array(held.usable), pa.array(cut.sizes)], names=_names(by))
+        batch = pa.table(
+            [*arrays, pa.array(held.usable), pa.array(cut.sizes)], names=[*by, *_RESULTS]
+        )
         return _as_batch(batch)
 
     def _found(self, cut: Cut) -> Estimates:
@@ -184,6 +195,7 @@ class Custom:
 
     fn: Callable[[Any], Any]
     returns: T.StructType
+    columns: tuple[str, ...] | None = None  # what it needs of a row beside its group; all if None
 
     column = None
     samples = True
@@ -194,11 +206,19 @@ class Custom:
         return getattr(self.fn, "__qualname__", type(self.fn).__name__)
 
     def check(self, schema: T.StructType) -> None:
-        """Any columns will do."""
+        """Refuse columns that are not there."""
+        missing = [name for name in self.columns or () if name not in schema.names]
+        if missing:
+            raise ValueError(f"columns must be among {schema.names}, got {missing}")
 
-    def shown(self, names: Sequence[str]) -> list[str]:
-        """All columns, those of the group too: the function may want them."""
-        return list(names)
+    def check_groups(self, by: Sequence[str]) -> None:
+        """Any groups will do that are not called as the window itself."""
+        _check_groups(by, ("window",))
+
+    def shown(self, names: Sequence[str], by: tuple[str, ...]) -> list[str]:
+        """All that it needs, except those of the group: they are known without any row."""
+        wanted = names if self.columns is None else self.columns
+        return [name for name in names if name in wanted and name not in by]
 
     def fields(self, groups: list[T.StructField]) -> list[T.StructField]:
         """Return what the user says."""
@@ -215,11 +235,11 @@ class Custom:
 
     def run(self, cut: Cut, by: tuple[str, ...]) -> pa.RecordBatch:
         """Run the function once over all groups of the window."""
-        rows = cut.rows()
-        weights = np.repeat(cut.held.usable / np.maximum(cut.sizes, 1), cut.sizes)
-        names = [rows.type.field(i).name for i in range(rows.type.num_fields)]
-        frame = pa.table(rows.flatten(), names=names).to_pandas()
-        frame[WEIGHT] = weights
+        group = np.repeat(np.arange(cut.sizes.size), cut.sizes)
+        groups = cut.held.groups(by).take(pa.array(group))
+        weights = (cut.held.usable / np.maximum(cut.sizes, 1))[group]
+        columns = {**dict(zip(by, groups.columns, strict=True)), **dict(columns_of(cut.rows()))}
+        frame = pa.table({**columns, WEIGHT: weights}).to_pandas()
         results = Results(fn=self.name, schema=to_arrow_schema(self.returns, timezone="UTC"))
         return results.of_frame(self.fn(frame))
 
@@ -229,17 +249,21 @@ def applied(
     schema: T.StructType | str | None,
     values: tuple[str, ...],
     error: Error | None,
+    columns: Sequence[str] | None = None,
 ) -> Apply:
     """Return the function that is meant; refuse what is neither a name nor a function."""
     if isinstance(apply, str):
         if schema is not None:
             raise ValueError(f"schema has no use for {apply!r}, got {schema!r}")
+        if columns is not None:
+            raise ValueError(f"columns has no use for {apply!r}, got {columns!r}")
         return Named.parsed(apply, error.confidence if error else 0.95)
     if not callable(apply):
         raise ValueError(f"apply must be {_RULE}, got {apply!r}")
     if error is not None and not values:
         raise ValueError("values must name what the error is of where apply is a function, got ()")
-    return Custom(fn=apply, returns=checked_schema(schema))
+    needed = None if columns is None else tuple(columns)
+    return Custom(fn=apply, returns=checked_schema(schema), columns=needed)
 
 
 def _needed(pilot: Ints, rows: Ints, misses: Floats) -> Ints:
@@ -256,8 +280,10 @@ def _needed(pilot: Ints, rows: Ints, misses: Floats) -> Ints:
     return sizes
 
 
-def _names(by: tuple[str, ...]) -> list[str]:
-    return [*by, "value", "low", "high", "rows", "kept"]
+def _check_groups(by: Sequence[str], results: tuple[str, ...]) -> None:
+    own = [name for name in by if name.lower() in results]
+    if own:
+        raise ValueError(f"by must not name one of the results {results}, got {own}")
 
 
 def _as_batch(table: pa.Table) -> pa.RecordBatch:

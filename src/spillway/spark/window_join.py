@@ -8,7 +8,7 @@ sees the pairs of the sampled rows, each with the weight that makes totals over 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,20 +26,13 @@ from spillway.spark.columns import PREFIX, WEIGHT
 from spillway.spark.metrics import TASKS
 from spillway.spark.operator_results import REPORT, Results
 from spillway.spark.uniform import hash_sql, quoted
-from spillway.spark.window import (
-    SAMPLE_ROWS_MAX,
-    TASKS_AT_ONCE,
-    check_durations,
-    check_time,
-    span_of,
-    watermarked,
-    with_report,
-)
-from spillway.spark.window_task import END, START, Cut, Done, Held, run_windows
+from spillway.spark.window import TASKS_AT_ONCE, row_sql, with_bounds, with_report
+from spillway.spark.window_span import Span, check_sample_rows
+from spillway.spark.window_task import END, START, Cut, Done, Held, columns_of, run_windows
 
 Ints = NDArray[np.int64]
 
-_SPAN, _HASH, _SIDE, _ROW = (f"{PREFIX}{name}" for name in ("window", "hash", "side", "row_"))
+_HASH, _SIDE, _ROW = (f"{PREFIX}{name}" for name in ("hash", "side", "row_"))
 _ROWS, _SAMPLE = PREFIX + "rows_", PREFIX + "sample_"
 _SIDES = (0, 1)
 
@@ -85,30 +78,20 @@ class JoinTask:
 class JoinedWindow:
     """Two streams, joined on `by` within windows of event time; see `SampledWindow`."""
 
-    time: str
-    size: str
-    slide: str | None
-    late: str | None
+    span: Span
     identity: Sequence[str] | None
     sample_rows: int
     seed: int
     task: JoinTask
 
     def __post_init__(self) -> None:
-        """Reject what is no window, whatever the data."""
-        check_durations(size=self.size, slide=self.slide, late=self.late)
-        if not 2 <= self.sample_rows <= SAMPLE_ROWS_MAX:
-            raise ValueError(
-                f"sample_rows must be in [2, {SAMPLE_ROWS_MAX}], got {self.sample_rows}"
-            )
+        """Reject a sample that Spark cannot hold."""
+        check_sample_rows(self.sample_rows)
 
     def attach(self, left: DataFrame, right: DataFrame, observed: Observation | str) -> DataFrame:
         """Return the function's results, window by window."""
         for side in (left, right):
-            columns.check_columns(side)
-            check_time(side, self.time)
-            for name in self.task.by:
-                columns.check_key(side, name)
+            self.span.check(side, self.task.by)
         self._check_names(left, right)
         schema = self._schema()
         results = Results(fn=self.task.name, schema=to_arrow_schema(schema, timezone="UTC"))
@@ -123,7 +106,7 @@ class JoinedWindow:
         return counted.where(f"{REPORT} IS NULL").selectExpr(span, *names)
 
     def _check_names(self, left: DataFrame, right: DataFrame) -> None:
-        shared = {self.time, *self.task.by}
+        shared = {self.span.time, *self.task.by}
         both = sorted(set(left.columns) & set(right.columns) - shared)
         if both:
             raise ValueError(f"the streams must share only time and by, got {both} in both")
@@ -131,21 +114,17 @@ class JoinedWindow:
     def _held(self, left: DataFrame, right: DataFrame) -> DataFrame:
         sides = [self._tagged(side, i) for i, side in enumerate((left, right))]
         rows = sides[0].unionByName(sides[1], allowMissingColumns=True)
-        span = span_of(self.time, self.size, self.slide).alias(_SPAN)
         found = [each for side in _SIDES for each in self._aggregates(side)]
-        held = rows.groupBy(span, *map(quoted, self.task.by)).agg(*map(F.expr, found))
-        kept = [quoted(name) for name in held.columns if name != _SPAN]
-        bounds = (f"{_SPAN}.start AS {START}", f"{_SPAN}.end AS {END}")
-        return held.where(f"{_ROWS}0 > 0 AND {_ROWS}1 > 0").selectExpr(*bounds, *kept)
+        held = self.span.grouped(rows, self.task.by).agg(*map(F.expr, found))
+        return with_bounds(held.where(f"{_ROWS}0 > 0 AND {_ROWS}1 > 0"))
 
     def _tagged(self, df: DataFrame, side: int) -> DataFrame:
-        timed = watermarked(df, self.time, self.late)
-        own = [name for name in df.columns if name not in (self.time, *self.task.by)]
-        row = ", ".join(map(quoted, own)) or "true AS present"
+        timed, shared = self.span.watermarked(df), (self.span.time, *self.task.by)
+        own = [name for name in df.columns if name not in shared]
         hashed = hash_sql(f"{self.seed}L, {side}", columns.identity_of(df, self.identity))
-        keys = map(quoted, dict.fromkeys((self.time, *self.task.by)))
+        keys = self.span.keys(self.task.by)
         return timed.selectExpr(
-            *keys, f"{side} AS {_SIDE}", f"{hashed} AS {_HASH}", f"struct({row}) AS {_ROW}{side}"
+            *keys, f"{side} AS {_SIDE}", f"{hashed} AS {_HASH}", f"{row_sql(own)} AS {_ROW}{side}"
         )
 
     def _aggregates(self, side: int) -> list[str]:
@@ -173,16 +152,9 @@ def _pairs(cuts: list[Cut], keys: pa.Table) -> Any:
     )
     table = keys.take(pa.array(group))
     for cut, rows in zip(cuts, at, strict=True):
-        for name, column in _columns(cut.rows().take(pa.array(rows))):
+        for name, column in columns_of(cut.rows().take(pa.array(rows))):
             table = table.append_column(name, column)
     frame = table.to_pandas()
     chance = [cut.sizes / cut.held.rows for cut in cuts]
     frame[WEIGHT] = 1.0 / (chance[0] * chance[1])[group]
     return frame
-
-
-def _columns(rows: pa.StructArray) -> Iterator[tuple[str, pa.Array]]:
-    for index in range(rows.type.num_fields):
-        name = rows.type.field(index).name
-        if name != "present":
-            yield name, rows.flatten()[index]

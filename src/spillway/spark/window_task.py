@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 START, END, ROWS = PREFIX + "start", PREFIX + "end", PREFIX + "rows"
 COUNT, MEAN, VARIANCE = PREFIX + "count_", PREFIX + "mean_", PREFIX + "variance_"
-SAMPLE = PREFIX + "sample"
+SAMPLE, PRESENT = PREFIX + "sample", PREFIX + "present"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,6 +232,13 @@ def _run_window(task: Runs, tally: Tally, table: pa.Table, share: float) -> pa.R
     bounds = [_whole(table.column(name)).take(first) for name in (START, END)]
     names = [START, END, *done.made.schema.names]
     return pa.record_batch([*bounds, *done.made.columns], names=names)
+
+
+def columns_of(rows: pa.StructArray) -> Iterator[tuple[str, pa.Array]]:
+    """Return the columns of rows that are held as one; none where nothing is needed of a row."""
+    for field, column in zip(rows.type, rows.flatten(), strict=True):
+        if field.name != PRESENT:
+            yield field.name, column
 
 
 def _numbers(table: pa.Table, name: str) -> Floats:

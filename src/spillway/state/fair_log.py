@@ -1,14 +1,14 @@
 """What queries that share a cluster tell each other: one small file for each, in a common folder.
 
 No query leads. Everyone publishes what it needs and reads what the others need; all come to the
-same split. A record that is damaged or too old counts as none.
+same split. A record that is damaged or too old counts as none; its member writes it anew.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillway.state import files
@@ -16,18 +16,21 @@ from spillway.state import files
 _KIND = "member"
 _STALE_BATCHES = 3.0  # a member that is silent for so many of its batches is gone
 _STALE_S_MIN = 5.0
+_PERIOD_S_MIN = 0.05  # of rows that have just come nobody knows the rate
 _MEMBERS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """What one query needs, as of its last batch.
+    """What one query needs, as of its last batch, or as announced for the one ahead.
 
-    owner:   the run that wrote it; app: the application it runs in, with so many `cores`.
+    owner:    the query that wrote it; app: the application it runs in, with so many `cores`.
+    at_s:     the last sign of life; `began_at_s` when its last finished batch began, `batch_id`.
     rows_per_s, cost_s: rows that come, and seconds of one core that a kept row takes.
-    batch_s: from the start of one batch to the next.
-    gain:    what its own controller corrects its budget by: below 1 its latency is too long.
-    sic:     rows that came and were kept, by slot of time (see `estimate.sic.SicState`).
+    batch_s:  within this time the rows of a batch have to be done.
+    spread:   time that work takes over seconds of work: 1 for one task, 1/k for k equal ones.
+    gain:     by what it would correct the capacity, by its latency; None without an objective.
+    sic:      rows that came and were kept, by slot of time, over `window_s` (see `estimate.sic`).
     """
 
     name: str
@@ -38,13 +41,42 @@ class Member:
     rows_per_s: float
     cost_s: float
     weight: float = 1.0
-    gain: float = 1.0
+    gain: float | None = None
     batch_s: float = 1.0
+    spread: float = 0.0
+    began_at_s: float = 0.0
+    batch_id: int = -1
+    window_s: float = 30.0
     sic: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...] = ()
+
+    @property
+    def rows(self) -> float:
+        """Rows of a batch."""
+        return self.rows_per_s * self.batch_s
+
+    @property
+    def demand(self) -> float:
+        """Seconds of work in a second, if every row is kept."""
+        return max(self.rows_per_s * self.cost_s, 0.0)
+
+    @property
+    def most(self) -> float:
+        """The largest share that its own tasks can do in time, were they alone."""
+        takes_s = self.rows * self.cost_s * self.spread
+        return min(self.batch_s / takes_s, 1.0) if takes_s > 0 else 1.0
 
     def is_fresh(self, now_s: float) -> bool:
         """Say whether it still runs, as far as one can know."""
         return now_s - self.at_s <= max(_STALE_BATCHES * self.batch_s, _STALE_S_MIN)
+
+    def announced(self, rows: float, *, now_s: float, due_s: float) -> Member:
+        """Return it with the rows of the batch ahead, which came since the last one began.
+
+        A longer batch than is due must be made up for: its rows have to be done in less time than
+        they took to come.
+        """
+        period_s = max(min(now_s - self.began_at_s, due_s), _PERIOD_S_MIN)
+        return replace(self, rows_per_s=rows / period_s, batch_s=period_s, at_s=now_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +84,17 @@ class FairLog:
     """The folder with the members' records."""
 
     folder: Path
-    complaints: list[str] = field(default_factory=list, compare=False)
 
     def publish(self, member: Member) -> None:
-        """Replace the record of a member; refuse while another run of this name is alive."""
-        other = self._read(self._path(member.name))
+        """Replace the record of a member; refuse while another query of this name is alive."""
+        other = self.read(member.name)
         if other and other.owner != member.owner and other.is_fresh(member.at_s):
             raise ValueError(f"name must differ among the members, got {member.name!r} twice")
         files.write(self._path(member.name), _KIND, member)
+
+    def read(self, name: str) -> Member | None:
+        """Return the record of a member, however old; None if there is no readable one."""
+        return self._read(self._path(name))
 
     def fresh(self, now_s: float) -> list[Member]:
         """Return the members that are alive, by name."""
@@ -70,8 +105,7 @@ class FairLog:
     def _read(self, path: Path) -> Member | None:
         try:
             return files.read(path, _KIND, Member)
-        except (files.BadStateFile, OSError) as error:
-            self.complaints.append(str(error))
+        except (files.BadStateFile, OSError):
             return None
 
     def _path(self, name: str) -> Path:

@@ -1,23 +1,34 @@
-"""The ledger: for every batch, rows in = rows kept + rows shed, per stratum and reason."""
+"""The ledger: for every batch, rows in = rows kept + rows shed, per stratum and reason.
+
+Every batch is a line in a segment of its query. Lines of long ago are folded into sums, so that the
+books stay small however long the stream runs, and add up all the same.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+import re
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from spillway.state import files
+from spillway.state.ledger_sums import Folded, Sums, SumsFile
 from spillway.values import Observation, PinnedPlan
 
 _KIND = "ledger entry"
 _SEGMENT_BATCHES = 1000
+_NAME = re.compile(r"(?:([0-9a-f]{8})-)?(\d{8,})")
+RETAIN = 10_000  # batches; see `Ledger`
 REFUSED = ("in the operator", "waited too long")  # stratum and reason of what an operator refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One batch in the books. `plan` and `offsets` suffice to find its shed rows again."""
+    """One batch in the books. `plan`, `offsets` and `gate` suffice to find its shed rows again.
+
+    `gate` is the digest of the gate's description in the gate log.
+    """
 
     query_id: str
     run_id: str
@@ -26,6 +37,7 @@ class Entry:
     identity: tuple[str, ...]
     offsets: str
     started_at_s: float
+    gate: str = ""
 
     def __post_init__(self) -> None:
         """Refuse an entry whose strata do not add up to the batch.
@@ -71,62 +83,168 @@ class Totals:
 
 
 class Ledger:
-    """Append-only books in segments of checked lines; a batch written twice counts once."""
+    """Books in segments of checked lines; a batch written twice counts once.
 
-    def __init__(self, folder: Path) -> None:
+    At least the last `retain` lines stay as they are, whichever query they belong to: for these
+    batches the shed rows can be found again. Older ones count in the totals only.
+    """
+
+    def __init__(self, folder: Path, *, retain: int = RETAIN) -> None:
         """Open the ledger in a folder, which need not exist yet."""
+        if not retain >= 1:
+            raise ValueError(f"retain must be >= 1 batch, got {retain}")
         self.folder = folder
+        self.retain = retain
+        self._sums = SumsFile(folder=folder)
+        self._until: dict[str, int] | None = None
 
     def append(self, entry: Entry) -> None:
-        """Write one batch down and see it safe on disk."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        segment = self.folder / f"{entry.batch_id // _SEGMENT_BATCHES:08d}.jsonl"
-        # The leading line feed shuts off a line that a crash left unfinished.
-        with segment.open("ab") as file:
-            file.write(b"\n" + files.encode(_KIND, entry) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        """Write one batch down and see it safe on disk; refuse one that is folded already."""
+        segment = _Segment.of(self.folder, entry)
+        until = self._folded_until().get(segment.tag, 0)
+        if segment.number < until:
+            raise ValueError(
+                f"batch id must be >= {until * _SEGMENT_BATCHES}, what is older is folded into "
+                f"sums; got {entry.batch_id} of query {entry.query_id}"
+            )
+        begins = not segment.path.exists()
+        files.append_line(segment.path, files.encode(_KIND, entry))
+        if begins:
+            self.fold()
 
     def entries(self, query_id: str | None = None) -> list[Entry]:
-        """Return the batches in order, each once: the last word on a batch counts."""
-        books = {(entry.query_id, entry.batch_id): entry for entry in self._lines()}
+        """Return the retained batches in order, each once: the last word on a batch counts."""
+        return self._entries(self._sums.read(), query_id)
+
+    def retained_from(self, query_id: str) -> int:
+        """Return the first batch of a query that is not folded, booked or not."""
+        return self._sums.read().until.get(_tag(query_id), 0) * _SEGMENT_BATCHES
+
+    def totals(self, query_id: str | None = None) -> Totals:
+        """Add all batches up, those that are retained and those that are folded."""
+        folded = self._sums.read()
+        total = folded.of(query_id)
+        for entry in self._entries(folded, query_id):
+            total = total.plus(_sums(entry))
+        return Totals(
+            batches=total.batches,
+            rows_in=total.rows_in,
+            rows_kept=total.rows_kept,
+            rows_shed=total.rows_in - total.rows_kept,
+            shed={(stratum, reason): rows for stratum, reason, rows in total.shed},
+        )
+
+    def damaged_lines(self) -> int:
+        """Count the lines that cannot be read, left by a crash or by decay."""
+        folded = self._sums.read()
+        lines = (line for each in self._unfolded(folded) for line in files.lines(each.path))
+        return folded.damaged_lines + sum(1 for line in lines if _entry(line) is None)
+
+    def fold(self) -> None:
+        """Fold the oldest segments into sums while at least `retain` lines stay.
+
+        A segment goes only when the sums that hold it have been replaced once more: if the latest
+        sums are damaged, those before and the segments that are left add up to the same.
+        """
+        folded = self._sums.read()
+        for segment in _segments(self.folder):
+            if segment.number < self._sums.previous().until.get(segment.tag, 0):
+                segment.path.unlink(missing_ok=True)
+        old = self._old(self._unfolded(folded))
+        if old:
+            for segment in sorted(old, key=lambda each: each.number):
+                folded = _fold(folded, segment)
+            self._sums.write(folded)
+        self._until = dict(folded.until)
+
+    def _entries(self, folded: Folded, query_id: str | None) -> list[Entry]:
+        segments = self._unfolded(folded)
+        books = _once(entry for segment in segments for entry in segment.entries())
         return [
             entry
             for (query, _), entry in sorted(books.items())
             if query_id is None or query == query_id
         ]
 
-    def totals(self, query_id: str | None = None) -> Totals:
-        """Add the batches up."""
-        entries = self.entries(query_id)
-        shed: dict[tuple[str, str], int] = {}
-        for entry in entries:
-            for stratum in entry.seen.strata:
-                key = (stratum.name, entry.reason)
-                shed[key] = shed.get(key, 0) + stratum.rows_shed
-            shed[REFUSED] = shed.get(REFUSED, 0) + entry.seen.rows_refused
-        return Totals(
-            batches=len(entries),
-            rows_in=sum(entry.seen.rows_in for entry in entries),
-            rows_kept=sum(entry.seen.rows_kept for entry in entries),
-            rows_shed=sum(entry.rows_shed for entry in entries),
-            shed={key: rows for key, rows in shed.items() if rows},
-        )
+    def _old(self, segments: list[_Segment]) -> list[_Segment]:
+        """Return the segments that nobody needs line by line, and those of their query before."""
+        in_time = sorted(segments, key=_Segment.written_at_ns)
+        counts = [segment.lines() for segment in in_time]
+        last: dict[str, int] = {}
+        for place, segment in enumerate(in_time):
+            if sum(counts[place + 1 :]) >= self.retain:
+                last[segment.tag] = max(last.get(segment.tag, 0), segment.number)
+        return [each for each in segments if each.number <= last.get(each.tag, -1)]
 
-    def damaged_lines(self) -> int:
-        """Count the lines that cannot be read, left by a crash or by decay."""
-        lines = (line for path in self._segments() for line in path.read_bytes().splitlines())
-        return sum(1 for line in lines if line and _entry(line) is None)
+    def _folded_until(self) -> dict[str, int]:
+        if self._until is None:
+            try:
+                self._until = dict(self._sums.read().until)
+            except files.BadStateFile:  # new batches must be booked all the same
+                self._until = {}
+        return self._until
 
-    def _lines(self) -> Iterator[Entry]:
-        for path in self._segments():
-            for line in path.read_bytes().splitlines():
-                entry = _entry(line) if line else None
-                if entry is not None:
-                    yield entry
+    def _unfolded(self, folded: Folded) -> list[_Segment]:
+        found = _segments(self.folder)
+        return [each for each in found if each.number >= folded.until.get(each.tag, 0)]
 
-    def _segments(self) -> list[Path]:
-        return sorted(self.folder.glob("*.jsonl"))
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A file of lines: a thousand batch ids of one query. Release 0.1 had no tags."""
+
+    path: Path
+    tag: str
+    number: int
+
+    @classmethod
+    def of(cls, folder: Path, entry: Entry) -> _Segment:
+        tag = _tag(entry.query_id)
+        number = entry.batch_id // _SEGMENT_BATCHES
+        return cls(folder / f"{tag}-{number:08d}.jsonl", tag, number)
+
+    def entries(self) -> Iterator[Entry]:
+        for line in files.lines(self.path):
+            entry = _entry(line)
+            if entry is not None:
+                yield entry
+
+    def lines(self) -> int:
+        return sum(1 for _ in files.lines(self.path))
+
+    def written_at_ns(self) -> int:
+        return self.path.stat().st_mtime_ns
+
+
+def _tag(query_id: str) -> str:
+    return f"{zlib.crc32(query_id.encode()):08x}"
+
+
+def _segments(folder: Path) -> list[_Segment]:
+    named = ((path, _NAME.fullmatch(path.stem)) for path in sorted(folder.glob("*.jsonl")))
+    return [_Segment(path, name[1] or "", int(name[2])) for path, name in named if name]
+
+
+def _fold(folded: Folded, segment: _Segment) -> Folded:
+    entries = list(_once(segment.entries()).values())
+    damaged = sum(1 for line in files.lines(segment.path) if _entry(line) is None)
+    for entry in entries:
+        folded = folded.plus(entry.query_id, _sums(entry))
+    return folded.ending(segment.tag, segment.number + 1, damaged)
+
+
+def _once(entries: Iterable[Entry]) -> dict[tuple[str, int], Entry]:
+    return {(entry.query_id, entry.batch_id): entry for entry in entries}
+
+
+def _sums(entry: Entry) -> Sums:
+    shed = [(each.name, entry.reason, each.rows_shed) for each in entry.seen.strata]
+    return Sums(
+        batches=1,
+        rows_in=entry.seen.rows_in,
+        rows_kept=entry.seen.rows_kept,
+        shed=tuple(line for line in (*shed, (*REFUSED, entry.seen.rows_refused)) if line[2]),
+    )
 
 
 def _entry(line: bytes) -> Entry | None:

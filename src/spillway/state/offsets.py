@@ -57,9 +57,21 @@ def last_committed(checkpoint: Path) -> int:
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
+def initial_offset(checkpoint: Path, index: int) -> Offset:
+    """Return where the Kafka source of this index began, which it notes; None if it did not."""
+    try:
+        text = (checkpoint / "sources" / str(index) / "0").read_text()
+        found: Offset = json.loads(text[text.index("{") :])  # after a zero byte and a version
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if is_kafka(found) else None
+
+
 def batch_span(checkpoint: Path, batch_id: int) -> float | None:
     """Return the span of a batch's offsets; None where its start or end is not known."""
     start, end = (end_offsets(checkpoint, which) for which in (batch_id - 1, batch_id))
+    if start is None and batch_id == 0:
+        start = [initial_offset(checkpoint, index) for index in range(len(end or []))]
     if start is None or end is None or len(start) != len(end):
         return None
     return total_span(zip(start, end, strict=True))
@@ -79,14 +91,21 @@ def counts_rows(end: list[Offset] | None) -> bool:
     >>> counts_rows([{"rides": {"0": 130, "1": 45}}]), counts_rows([{"logOffset": 3}])
     (True, False)
     """
-    return bool(end) and all(_is_kafka(offset) or _is_burst(offset) for offset in end or [])
+    return bool(end) and all(is_kafka(offset) or is_burst(offset) for offset in end or [])
 
 
-def _is_burst(offset: Offset) -> bool:
+def is_burst(offset: Offset) -> bool:
+    """Say whether this is an offset of Spillway's burst source."""
     return isinstance(offset, dict) and offset.keys() == {"row", "epoch_us"}
 
 
-def _is_kafka(offset: Offset) -> bool:
+def is_files(offset: Offset) -> bool:
+    """Say whether this is an offset of Spark's file source."""
+    return isinstance(offset, dict) and offset.keys() == {"logOffset"}
+
+
+def is_kafka(offset: Offset) -> bool:
+    """Say whether this is an offset of Kafka's source: {topic: {partition: offset}}."""
     partitions = list(offset.values()) if isinstance(offset, dict) else []
     return bool(partitions) and all(
         isinstance(by_id, dict) and all(str(key).isdigit() for key in by_id) for by_id in partitions

@@ -245,7 +245,7 @@ class Bursts:
         panels = tuple(
             Panel(
                 f"SIC, {name}: mean, and from the least to the greatest query",
-                (_time_line(name, results[BURSTS]),),
+                (time_line(name, results[BURSTS], f"{name}/"),),
                 x_label="time (s)",
             )
             for name in (RANDOM, DEFAULT)
@@ -268,9 +268,10 @@ def _over_time(run: Run) -> dict[str, list[float]]:
     }
 
 
-def _time_line(name: str, found: Mapping[str, Floats]) -> Series:
+def time_line(name: str, found: Mapping[str, Floats], prefix: str = "") -> Series:
+    """Return the line of a rival over time, with the range of its queries."""
     x, mean, low, high = (
-        tuple(float(value) for value in found[f"{name}/{key}"])
+        tuple(float(value) for value in found[f"{prefix}{key}"])
         for key in ("time_s", "average", "least", "greatest")
     )
     return Series(name, x, mean, low, high)

@@ -33,13 +33,16 @@ STUDIES = {
     "posg": "spillway.studies.posg",
     "cod": "spillway.studies.cod",
     "dissp": "spillway.studies.dissp",
+    "cs": "spillway.studies.cs",
 }
 ON_SPARK = {
     "las": "spillway.studies.las_on_spark",
     "posg": "spillway.studies.posg_on_spark",
     "cod": "spillway.studies.cod_on_spark",
+    "dissp": "spillway.studies.dissp_on_spark",
+    "cs": "spillway.studies.cs_on_spark",
 }
-WITH_DATA = ("cod",)  # they also have points on real data, if a folder of it is named
+WITH_DATA = ("cod", "cs")  # they have points on real data, if a folder of it is named
 CACHE = Path(".spillway-study")
 SLICE_RUNS = 25  # seconds to a minute of work: what an interruption may cost
 _KIND = "study slice"

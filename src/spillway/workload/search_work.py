@@ -1,4 +1,4 @@
-"""The 13 subtasks of the search (CS, table 4.5): pure functions of a row, and what needs what.
+"""The work of a search of tweets (CS, table 4.5): 13 pure functions of a row, and what needs what.
 
 | | subtask | | | | subtask | |
 |---|---|---|---|---|---|---|
@@ -10,10 +10,10 @@
 | 6 | favourites | optional | | 13 | rank | mandatory |
 | 7 | listed | optional | | | | |
 
-A subtask takes a row (a dictionary) and returns the columns that it adds; none, and the row is no
+A function takes a row (a dictionary) and returns the columns that it adds; none, and the row is no
 result. 6 to 11 each parse the tweet for themselves, as in the thesis: what is off then costs
 nothing, whatever else is on. 12 and 13 do what can be said of a row by itself; the window, which
-knows the largest values, does the rest (`ranking.py`).
+knows the largest values, does the rest (`search_window.py`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from spillway.degrade.subtask import Subtask, Subtasks
+from typing import Any, Protocol, TypeVar
 
 Row = dict[str, Any]
 Does = Callable[[Row], Row | None]
+Made = TypeVar("Made", covariant=True)
 
 METRICS = (
     "word_count",
@@ -63,36 +62,51 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def search_subtasks(query: str, *, effort: int = 1) -> Subtasks:
-    """Return the subtasks of a search for any word of the query.
+class Make(Protocol[Made]):
+    """Makes a subtask, as `spillway.Subtask` does; rooms do not import each other."""
+
+    def __call__(
+        self,
+        name: str,
+        *,
+        does: object,
+        optional: bool = False,
+        inputs: tuple[str, ...] = (),
+        after: tuple[str, ...] = (),
+    ) -> Made:
+        """Return the subtask of this name."""
+        ...
+
+
+def search_parts(query: str, make: Make[Made], *, effort: int = 1) -> tuple[Made, ...]:
+    """Return the subtasks of a search for any word of the query, each by `make`.
 
     `effort`: every subtask does its work so many times, so that a lower rate is too much.
 
-    >>> work = search_subtasks("Just in Time")
-    >>> len(work), len(work.optional)
-    (13, 9)
+    >>> len(search_parts("Just in Time", lambda name, **what: name))
+    13
     """
     words = frozenset(words_of(query))
     if not words:
         raise ValueError(f"query must have at least one word, got {query!r}")
     if effort < 1:
         raise ValueError(f"effort must be >= 1, got {effort}")
-    return Subtasks(
-        _subtask(name, does if effort == 1 else Repeated(does, effort))
+    return tuple(
+        _part(make, name, does if effort == 1 else Repeated(does, effort))
         for name, does in _functions(words).items()
     )
 
 
-def _subtask(name: str, does: Does) -> Subtask:
+def _part(make: Make[Made], name: str, does: Does) -> Made:
     if name == "word_normalisation":
-        return Subtask(name, does=does, optional=True)
+        return make(name, does=does, optional=True)
     if name == "word_filter":
-        return Subtask(name, does=does, after=("word_normalisation",))
+        return make(name, does=does, after=("word_normalisation",))
     if name == "normalisation":
-        return Subtask(name, does=does, inputs=("word_filter", "word_count"), after=METRICS[1:])
+        return make(name, does=does, inputs=("word_filter", "word_count"), after=METRICS[1:])
     if name == "rank":
-        return Subtask(name, does=does, inputs=("normalisation",))
-    return Subtask(name, does=does, optional=name != "word_count", inputs=("word_filter",))
+        return make(name, does=does, inputs=("normalisation",))
+    return make(name, does=does, optional=name != "word_count", inputs=("word_filter",))
 
 
 def _functions(words: frozenset[str]) -> dict[str, Does]:

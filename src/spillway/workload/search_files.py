@@ -5,12 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
+from spillway.workload.search_tweets import draw_search_tweets
+
 FILES = "tweets_stocknet/*.jsonl.gz"
+READ = "id bigint, author string, text string, tweet string, arrived timestamp"
 
 
 class Tweet(NamedTuple):
@@ -42,8 +48,6 @@ def find(folder: Path) -> list[Path]:
 
 
 def _made(rows: int, seed: int) -> tuple[Tweet, ...]:
-    from spillway.workload.search_tweets import draw_search_tweets
-
     drawn = draw_search_tweets(rows, seed=seed)
     return tuple(
         Tweet(author=drawn.screen_name(row), text=drawn.texts[row], tweet=drawn.raw(row))
@@ -65,3 +69,35 @@ def _tweet(line: str) -> Tweet:
     read = json.loads(line)
     author = (read.get("user") or {}).get("screen_name")
     return Tweet(author=str(author or ""), text=str(read.get("text") or ""), tweet=line)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """So many tweets, of a folder or made; it puts the tweet of its number in place of a row."""
+
+    data: str | None = None
+    tweets: int = 20_000
+    seed: int = 1
+
+    def load(self) -> tuple[Tweet, ...]:
+        """Return the tweets."""
+        return load(self.data, self.tweets, self.seed)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read the tweets of a task."""
+        tweets = _table(self)
+        for batch in batches:
+            numbers = batch.column("id").to_numpy() % tweets.num_rows
+            yield pa.RecordBatch.from_arrays(
+                [batch.column("id"), *tweets.take(pa.array(numbers)), batch.column("arrived")],
+                names=[column.split()[0] for column in READ.split(", ")],
+            )
+
+
+@lru_cache(maxsize=2)
+def _table(source: Source) -> pa.RecordBatch:
+    """Return the tweets as columns; made once by every process."""
+    columns = zip(*source.load(), strict=True)
+    return pa.record_batch(
+        [pa.array(column, pa.string()) for column in columns], names=["author", "text", "tweet"]
+    )

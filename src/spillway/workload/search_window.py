@@ -5,11 +5,14 @@ the largest values, and with them the scores of all others. score = Σ metric / 
 window), so each metric counts at most 1; equal scores share the mean of their places.
 
 A metric that was not measured, because its subtask was off, is NaN. The thesis counts it 0, which
-puts tweets of a busy second behind others; here it counts the mean of the tweets that have it.
+puts tweets of a busy second behind others. By the mean of those that have it, tweets that lack
+metrics crowd in the middle and push all others outwards. So they are scaled, too: the scores of
+tweets that have everything, with and without those metrics, tell what a score without is worth.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -17,13 +20,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.tweet_search.subtasks import METRICS
-from spillway.degrade.accuracy import Footrule, fractional_ranks
+from spillway.workload.search_work import METRICS
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Objects = NDArray[np.object_]
-Missing = Literal["mean", "zero"]
+Missing = Literal["scaled", "mean", "zero"]
+
+WHOLE_MIN = 20  # so many tweets that have everything tell what the scores of others are worth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,7 +37,8 @@ class Window:
     rows_max: the oldest beyond so many are let go of.
     keep_s:   those that arrived longer ago than this, before the newest, are let go of; none stay
               for ever, as in the thesis.
-    missing:  what a metric counts that was not measured: "zero" as in the thesis, or the "mean".
+    missing:  what a metric counts that was not measured: "zero" as in the thesis, the "mean", or
+              the mean and then "scaled".
     """
 
     ids: Ints
@@ -42,7 +47,7 @@ class Window:
     shown: Objects  # whatever is to be shown of a tweet
     rows_max: int = 50_000
     keep_s: float | None = None
-    missing: Missing = "mean"
+    missing: Missing = "scaled"
 
     def __post_init__(self) -> None:
         """Reject a window that holds nothing."""
@@ -73,21 +78,14 @@ class Window:
             metrics=np.concatenate([self.metrics, table]),
             shown=np.concatenate([self.shown, _objects(shown)]),
         )
-        return grown._only(grown._staying())
+        return grown.only(grown._staying())
 
     def ranking(self) -> Ranking:
         """Return all tweets of the window with score and rank, the best first."""
-        return ranked(self, filled(normalised(self.metrics), self.missing))
+        return ranked(self, scores_of(normalised(self.metrics), self.missing))
 
-    def _staying(self) -> NDArray[np.bool_]:
-        stay = np.ones(len(self), dtype=np.bool_)
-        if self.keep_s is not None and len(self):
-            stay = self.arrived_s >= self.arrived_s.max() - self.keep_s
-        newest = np.cumsum(stay[::-1])[::-1]
-        result: NDArray[np.bool_] = stay & (newest <= self.rows_max)
-        return result
-
-    def _only(self, stay: NDArray[np.bool_]) -> Window:
+    def only(self, stay: NDArray[np.bool_]) -> Window:
+        """Return the window with some of its tweets alone."""
         if stay.all():
             return self
         return replace(
@@ -97,6 +95,14 @@ class Window:
             metrics=self.metrics[stay],
             shown=self.shown[stay],
         )
+
+    def _staying(self) -> NDArray[np.bool_]:
+        stay = np.ones(len(self), dtype=np.bool_)
+        if self.keep_s is not None and len(self):
+            stay = self.arrived_s >= self.arrived_s.max() - self.keep_s
+        newest = np.cumsum(stay[::-1])[::-1]
+        result: NDArray[np.bool_] = stay & (newest <= self.rows_max)
+        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -119,7 +125,7 @@ class Ranking:
 
 
 def empty(
-    *, rows_max: int = 50_000, keep_s: float | None = None, missing: Missing = "mean"
+    *, rows_max: int = 50_000, keep_s: float | None = None, missing: Missing = "scaled"
 ) -> Window:
     """Return a window that has found nothing yet.
 
@@ -154,17 +160,57 @@ def filled(metrics: Floats, missing: Missing) -> Floats:
     >>> filled(np.array([[1.0], [0.5], [np.nan]]), "mean").tolist()
     [[1.0], [0.5], [0.75]]
     """
+    by = 0.0 if missing == "zero" else _means(metrics)
+    return np.where(np.isnan(metrics), by, metrics)
+
+
+def _means(metrics: Floats) -> Floats:
+    """Return the mean of each metric over the tweets that have it; 0 if none does."""
     measured = ~np.isnan(metrics)
-    known = np.where(measured, metrics, 0.0)
-    if missing == "zero":
-        return known
-    means = known.sum(axis=0) / np.maximum(measured.sum(axis=0), 1)
-    return np.where(measured, metrics, means)
+    sums = np.where(measured, metrics, 0.0).sum(axis=0)
+    means: Floats = sums / np.maximum(measured.sum(axis=0), 1)
+    return means
 
 
-def ranked(window: Window, metrics: Floats) -> Ranking:
-    """Return a window's tweets by the sum of their normalised metrics (subtask 13)."""
-    scores = metrics.sum(axis=1)
+def scores_of(metrics: Floats, missing: Missing) -> Floats:
+    """Return the sums of normalised metrics (subtask 13), whatever of them was measured.
+
+    >>> half = np.array([[k, k] for k in np.linspace(0, 1, 21)] + [[0.25, np.nan]])
+    >>> float(scores_of(half, "mean")[-1]), float(scores_of(half, "scaled")[-1])
+    (0.75, 0.5)
+    """
+    sums = filled(metrics, missing).sum(axis=1)
+    return _scaled(sums, metrics) if missing == "scaled" else sums
+
+
+def _scaled(sums: Floats, metrics: Floats) -> Floats:
+    """Bring the sums of tweets that lack metrics to the scale of those that have all."""
+    lacks = np.isnan(metrics)
+    whole = ~lacks.any(axis=1)
+    if whole.all() or whole.sum() < WHOLE_MIN:
+        return sums
+    scaled, means = sums.copy(), _means(metrics)
+    for lacking in np.unique(lacks[~whole], axis=0):
+        alike = (lacks == lacking).all(axis=1)
+        without = np.where(lacking, means, metrics[whole]).sum(axis=1)
+        scaled[alike] = _worth(sums[alike], without, sums[whole])
+    return scaled
+
+
+def _worth(scores: Floats, without: Floats, whole: Floats) -> Floats:
+    """Map scores so that the distribution of `without` becomes that of `whole`.
+
+    Both are of the same tweets, so that the chance by which they were picked cancels out.
+    """
+    levels, place = np.unique(np.sort(without), return_inverse=True)
+    worth = np.bincount(place, np.sort(whole)) / np.bincount(place)
+    beyond = scores - np.clip(scores, levels[0], levels[-1])
+    result: Floats = np.interp(scores, levels, worth) + beyond
+    return result
+
+
+def ranked(window: Window, scores: Floats) -> Ranking:
+    """Return a window's tweets by their scores."""
     order = np.argsort(-scores, kind="stable")
     return Ranking(
         ids=window.ids[order],
@@ -185,28 +231,17 @@ def fractional(scores: Floats) -> Floats:
     return np.repeat(first + (counts + 1) / 2.0, counts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankedRows:
-    """How much of the order of a few rows is left, if they stood in a window with these maxima.
-
-    While the stream runs, only a handful of rows is compared at a time. By their own maxima they
-    would be judged as a tiny window; `largest` are those of a whole one.
-    """
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a tweet is worth beside a whole window, by the largest of every metric there."""
 
     largest: tuple[float, ...]
 
-    def accuracy(
-        self, ideal: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]
-    ) -> float:
-        """Return 1 - F / F_max, with Spearman's footrule F; rows that got lost are empty."""
-        return Footrule().accuracy(self._ranks(ideal), self._ranks(seen))
-
-    def _ranks(self, rows: Sequence[Mapping[str, Any]]) -> dict[Any, float]:
-        return fractional_ranks({row["id"]: self._score(row["metrics"]) for row in rows if row})
-
-    def _score(self, metrics: Sequence[float]) -> float:
-        pairs = zip(metrics, self.largest, strict=True)
-        return sum(min(value / most, 1.0) for value, most in pairs if most > 0 and value == value)
+    def __call__(self, row: Mapping[str, Any]) -> float:
+        """Return the sum of its metrics; one that was not measured counts nothing."""
+        pairs = zip(row["metrics"], self.largest, strict=True)
+        parts = (min(value / most, 1.0) for value, most in pairs if most > 0 and value == value)
+        return math.fsum(parts)
 
 
 def _objects(shown: Sequence[Any]) -> Objects:

@@ -1,0 +1,100 @@
+"""Windows of event time as Spark computes them, and which columns they may be made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, GroupedData
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spillway.objective import seconds
+from spillway.spark import columns
+from spillway.spark.uniform import quoted
+
+SPAN = f"{columns.PREFIX}window"
+SAMPLE_ROWS_MAX = 100_000  # the most that Spark's `min_by` takes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """How long windows are, how far apart, and by how much rows may be late.
+
+    `late` is the delay of the watermark; None leaves the one that the stream has.
+    """
+
+    time: str
+    size: str
+    slide: str | None = None
+    late: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no duration; only lateness may be 0."""
+        for name in ("size", "slide", "late"):
+            duration = getattr(self, name)
+            if duration is not None and _length_s(name, duration) <= 0 and name != "late":
+                raise ValueError(f"{name} must be longer than 0, got {duration!r}")
+
+    def check(self, df: DataFrame, by: Sequence[str]) -> None:
+        """Refuse columns that hold no event times or make no groups."""
+        columns.check_columns(df)
+        check_time(df, self.time)
+        for name in by:
+            columns.check_key(df, name)
+
+    def watermarked(self, df: DataFrame) -> DataFrame:
+        """Let rows be so late."""
+        return df.withWatermark(self.time, _interval(self.late)) if self.late is not None else df
+
+    def keys(self, by: Sequence[str]) -> list[str]:
+        """Return the columns, quoted, by which rows come to windows and groups."""
+        return list(map(quoted, dict.fromkeys((self.time, *by))))
+
+    def grouped(self, df: DataFrame, by: Sequence[str]) -> GroupedData:
+        """Group rows by window and group."""
+        return df.groupBy(self._column().alias(SPAN), *map(quoted, by))
+
+    def _column(self) -> Column:
+        steps = (each for each in (self.size, self.slide) if each is not None)
+        return F.window(quoted(self.time), *map(_interval, steps))
+
+
+def check_time(df: DataFrame, time: str) -> None:
+    """Refuse a column that holds no event times."""
+    if time not in df.columns:
+        raise ValueError(f"time must be one of the columns {df.columns}, got {time!r}")
+    kind = df.schema[time].dataType
+    if not isinstance(kind, T.TimestampType):
+        raise ValueError(
+            f"time must be a timestamp, got column {time!r} of type {kind.simpleString()}"
+        )
+
+
+def check_number(df: DataFrame, name: str) -> None:
+    """Refuse a value that is no number."""
+    if name not in df.columns:
+        raise ValueError(f"values must be among the columns {df.columns}, got {name!r}")
+    kind = df.schema[name].dataType
+    if not isinstance(kind, T.NumericType):
+        raise ValueError(
+            f"values must be numbers, got column {name!r} of type {kind.simpleString()}"
+        )
+
+
+def check_sample_rows(rows: int | None) -> None:
+    """Refuse a sample that Spark cannot hold; None is all rows."""
+    if rows is not None and not 2 <= rows <= SAMPLE_ROWS_MAX:
+        raise ValueError(f"sample_rows must be in [2, {SAMPLE_ROWS_MAX}] or None, got {rows}")
+
+
+def _length_s(name: str, duration: str) -> float:
+    try:
+        return seconds(duration)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a duration: {error}") from None
+
+
+def _interval(duration: str) -> str:
+    """Write a duration as Spark reads it."""
+    return f"{round(seconds(duration) * 1e6)} microseconds"

@@ -1,0 +1,144 @@
+"""DISSP on Spark: how far the SIC of concurrent queries lie apart, fair against random and none.
+
+Queries share two cores. Rates differ 1:100 and costs 1:50; a Python operator works as long as a row
+says. Batches begin every 4 s, the objective is 10 s on average for each, and the source time window
+is 30 s long: some seven batches. So much work comes that, at what Spark itself takes for so many
+queries, about half can be done; how much it was is measured. Every run has a lead that is not
+measured, and the first is preceded by one that only warms Spark up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillway.estimate.sic import Spread
+from spillway.studies import dissp_queries
+from spillway.studies.dissp import time_line
+from spillway.studies.dissp_claims import NONE, RANDOM
+from spillway.studies.dissp_on_spark_claims import (
+    ALONE,
+    FAIR,
+    claims,
+    counts,
+    label,
+    mean,
+)
+from spillway.studies.dissp_queries import OBJECTIVE_S, WINDOW_S, Batches, Load, Split
+from spillway.studies.study import Claim, Figure, Panel, Point, Results, Series, Study
+
+Floats = NDArray[np.float64]
+
+SPLITS: dict[str, Split] = {FAIR: "fair", RANDOM: "random", ALONE: "alone", NONE: "none"}
+WORK_PER_S = {2: 2.8, 8: 1.8, 12: 1.3}  # by the number of queries: about twice the capacity
+SHOWN = 8  # queries that are drawn over time
+
+
+def numbers(found: Sequence[Batches], load: Load, seconds: float) -> dict[str, list[float]]:
+    """Return spread over time, and what each query kept, waited and did, from a lead on."""
+    times = np.arange(WINDOW_S, seconds + 1e-9, 1.0)
+    sic = np.array([[each.sic(t - WINDOW_S, t) for each in found] for t in times])
+    spreads = [Spread.of(row) for row in sic]
+    done = np.array([each.rows_done() for each in found])
+    return {
+        "time_s": times.tolist(),
+        "least": sic.min(axis=1).tolist(),
+        "average": sic.mean(axis=1).tolist(),
+        "greatest": sic.max(axis=1).tolist(),
+        "deviation": [spread.deviation for spread in spreads],
+        "jain": [spread.jain for spread in spreads],
+        "sic": [each.sic(0.0, seconds) for each in found],
+        "latency_s": [each.mean_latency_s() for each in found],
+        "useful_s": [float(done @ load.costs_us) / 1e6],
+        "needed_s": [float(load.rates @ load.costs_us) / 1e6 * seconds],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnSpark:
+    """A figure: each way to shed, with few and with many queries."""
+
+    id: str = "spread"
+    title: str = "Spread of SIC on Spark: rates 1:100, costs 1:50"
+    runs: int = 1
+    quick_runs: int = 1
+
+    def points(self) -> Sequence[Point]:
+        """Return fair and random for all numbers of queries, and the others for one."""
+        return [
+            *(_point(name, 8, lead_s=45.0, seconds=75.0) for name in (FAIR, RANDOM)),
+            _point(ALONE, 8, lead_s=30.0, seconds=45.0),
+            _point(NONE, 8, lead_s=0.0, seconds=45.0),
+            *(_point(n, q, lead_s=30.0, seconds=45.0) for q in (2, 12) for n in (FAIR, RANDOM)),
+        ]
+
+    def quick_points(self) -> Sequence[Point]:
+        """Return fair and random, once each and shorter."""
+        return [_point(name, 8, lead_s=30.0, seconds=40.0) for name in (FAIR, RANDOM)]
+
+    def compute(self, point: Point, runs: range, seed: int) -> dict[str, list[float]]:
+        """Run the queries of a point at once."""
+        name, queries = point.label.split(" | ")
+        load = Load.draw(int(queries), float(point.params["work_per_s"]), seed)
+        lead_s, seconds = (float(point.params[key]) for key in ("lead_s", "seconds"))
+        found = dissp_queries.play(load, SPLITS[name], lead_s=lead_s, seconds=seconds)
+        return numbers(found, load, seconds)
+
+    def draw(self, results: Results) -> Figure:
+        """Draw spread by the number of queries, and SIC over time, fair and random."""
+        by_number = tuple(
+            Panel(
+                f"{words}, mean over time",
+                tuple(_by_number(name, key, results) for name in (RANDOM, FAIR)),
+                x_label="queries",
+            )
+            for key, words in (
+                ("deviation", "standard deviation of SIC"),
+                ("jain", "Jain's index of SIC"),
+            )
+        )
+        over_time = tuple(
+            Panel(
+                f"SIC, {name}, {SHOWN} queries: mean, and from the least to the greatest",
+                (time_line(name, results[label(name, SHOWN)]),),
+                x_label="time (s)",
+            )
+            for name in (RANDOM, FAIR)
+        )
+        latency = Panel(
+            "mean latency of each query (s)",
+            tuple(_latencies(name, results) for name in (RANDOM, FAIR)),
+            x_label=f"query, by its rate, of {SHOWN}",
+            lines=(("objective", OBJECTIVE_S),),
+        )
+        return Figure(self.id, self.title, (*by_number, *over_time, latency))
+
+    def claims(self, results: Results) -> list[Claim]:
+        """Check what must hold."""
+        return claims(results)
+
+
+def _point(name: str, queries: int, *, lead_s: float, seconds: float) -> Point:
+    params = {"work_per_s": WORK_PER_S[queries], "lead_s": lead_s, "seconds": seconds}
+    return Point(label(name, queries), params)
+
+
+def _by_number(name: str, key: str, results: Results) -> Series:
+    x = counts(results)
+    values = tuple(mean(results, name, queries, key) for queries in x)
+    return Series(name, tuple(map(float, x)), values)
+
+
+def _latencies(name: str, results: Results) -> Series:
+    values = tuple(float(value) for value in results[label(name, SHOWN)]["latency_s"])
+    return Series(name, tuple(float(i + 1) for i in range(len(values))), values)
+
+
+STUDY = Study(
+    name="dissp-on-spark",
+    title="Quality-Aware Load-Shedding (DISSP, thesis chapter 5), on Spark",
+    figures=(OnSpark(),),
+)
