@@ -206,30 +206,6 @@ def test_a_second_guard_of_a_name_is_told_so_and_leaves_the_first_ones_record(
     assert first.guard.faults == 0
 
 
-def test_sources_of_one_query_have_a_guard_each_and_lose_the_same(
-    queries: Make, spark: SparkSession, tmp_path: Path
-) -> None:
-    """A join of two streams: its SIC is the mean of its sources'."""
-    left, right = queries("left", "right")
-    sides = [
-        each.guard.protect(each.driven.stream(partitions="1"), identity=["id"]).drop("_weight")
-        for each in (left, right)
-    ]
-    joined = sides[0].join(sides[1].select("id", "value"), "id")
-    checkpoint = tmp_path / "joined"
-    query = joined.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
-    for batch in range(1, 5):
-        for each in (left, right):
-            each.driven.set_clock(float(batch))
-        query.processAllAvailable()
-        for each in (left, right):
-            wait_until(partial(each.has_told, batch), "the batch's record")
-    query.stop()
-    assert sic(left) < 0.9
-    assert sic(left) == pytest.approx(sic(right), abs=0.1)
-    assert {left.told.owner, right.told.owner} == {str(query.id)}
-
-
 _SECOND_DRIVER = """
 import sys
 from pathlib import Path
