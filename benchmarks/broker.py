@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.java_gateway import JavaMember
+from py4j.protocol import STATIC_PREFIX
 from pyspark.sql import SparkSession
 
 from spillway.spark.kafka_offsets import kafka_classes
@@ -93,7 +95,10 @@ class Topics:
     def expire(self, topic: str, partition: int, before: int) -> None:
         """Delete the rows before an offset, as their retention would."""
         at = self._kafka.common.TopicPartition(topic, partition)
-        upto = self._kafka.clients.admin.RecordsToDelete.beforeOffset(before)
+        # By hand: the class has a second method of that name, which py4j may find first.
+        client = self._spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+        named = STATIC_PREFIX + "org.apache.kafka.clients.admin.RecordsToDelete"
+        upto = JavaMember("beforeOffset", None, named, client)(before)
         self._admin.deleteRecords(self._java.util.Map.of(at, upto)).all().get()
 
     def close(self) -> None:

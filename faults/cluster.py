@@ -136,18 +136,20 @@ def on_a_cluster(folder: Path, *, seed: int, kills: int = 2) -> Iterator[Campaig
 
 @dataclass
 class _Killer:
-    """Kills an executor every few seconds; once it is a whole worker, and another one comes."""
+    """Kills an executor every few seconds, if a batch was done since; once it is a whole worker."""
 
     cluster: Standalone
     killed: int = 0
     due_s: float = 0.0
+    struck_s: float = 0.0
 
     def __call__(self, campaign: Campaign, dice: random.Random) -> None:
         """Strike if it is time."""
-        now_s = time.monotonic()
-        if now_s < self.due_s:
+        log = campaign.folder / "attempts.log"
+        if time.time() < self.due_s or log.stat().st_mtime < self.struck_s:
             return
-        self.due_s = now_s + dice.uniform(0.5, 1.5) * _EVERY_S
+        self.struck_s = time.time()
+        self.due_s = self.struck_s + dice.uniform(0.5, 1.5) * _EVERY_S
         executors = self.cluster.executors()
         if not executors:
             return
