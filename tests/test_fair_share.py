@@ -165,12 +165,28 @@ def test_the_capacity_follows_the_latency_and_stays_within_bounds() -> None:
     late = capacity.corrected(0.6, latency_s=9.9, limit_s=10.0, most=9.0)
     broken = capacity.corrected(0.6, latency_s=10.1, limit_s=10.0, most=9.0)
     assert broken < late < 0.6
-    assert (broken / 0.6) == pytest.approx((late / 0.6) ** 2, rel=0.02)
+    assert capacity.corrected(0.6, latency_s=1e9, limit_s=10.0, most=9.0) == pytest.approx(0.36)
     assert capacity.corrected(0.6, latency_s=2.0, limit_s=10.0, most=9.0) > 0.7
     assert capacity.corrected(0.6, latency_s=2.0, limit_s=10.0, most=0.65) == 0.65
     assert capacity.corrected(0.05, latency_s=1e9, limit_s=1.0, most=9.0) == 0.05
     for latency_s in (0.0, -1.0, float("nan"), float("inf")):
         assert capacity.corrected(0.6, latency_s=latency_s, limit_s=1.0, most=9.0) == 0.6
+
+
+def test_what_rows_waited_for_a_batch_that_is_over_is_no_reason_to_give_up_more() -> None:
+    capacity, objective = Capacity(), sw.Latency(average="10 s")
+
+    def told_s(duration_s: float, latency_s: float | None) -> float:
+        seen = Observation(
+            batch_id=1, rows_in=9, rows_kept=9, duration_s=duration_s, latency_s_mean=latency_s
+        )
+        return capacity.latency_s(objective, seen)
+
+    due_s = capacity.due_s(objective)
+    assert told_s(4.0, 6.0) == 6.0  # as measured
+    assert told_s(4.0, 40.0) == pytest.approx(4.0 + due_s / 2)  # the batch before took a minute
+    assert told_s(20.0, 31.0) == 30.0  # and now this one does
+    assert told_s(8.0, None) == 12.0  # nobody knows when rows came
 
 
 def reporter(folder: Path, **changes: object) -> Reporter:
@@ -209,10 +225,10 @@ def test_the_first_batch_is_told_too_with_what_its_operator_took(tmp_path: Path)
 
 def test_a_start_goes_on_with_what_was_told_before_it(tmp_path: Path) -> None:
     objective, state = sw.Latency(average="10 s"), LoopState(query_id="query")
-    publish(tmp_path, member("other", gain=0.4, at_s=NOW_S + 1.0))
+    publish(tmp_path, member("other", gain=0.4, at_s=NOW_S + 21.0))
     first = reporter(tmp_path, objective=objective)
     for number in range(4):
-        seen = batch(number, latency_s_mean=20.0)
+        seen = batch(number, latency_s_mean=20.0, duration_s=20.0)
         first.tell(seen, state, run_id="one", started_at_s=NOW_S + 2.0 * number)
     before = FairLog(folder=tmp_path).read("q")
     assert before is not None

@@ -186,7 +186,8 @@ def test_a_weight_of_zero_keeps_next_to_nothing_under_overload(queries: Make) ->
     for _ in range(3):
         paid.go()
         free.go()
-    assert free.rate == free.guard.loop.limits.keep_min
+    limits = free.guard.loop.limits  # a share that is not known in time may rise by one step
+    assert free.rate <= limits.keep_min * limits.rise_max
     assert paid.rate > free.rate
 
 

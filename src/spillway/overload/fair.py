@@ -58,15 +58,28 @@ class Capacity:
     start: float = 1.0
     margin: float = 0.85
     feedback: float = 0.3
+    feedback_broken: float = 0.5
+    fall_max: float = 0.6  # one batch lowers the gain at most to so much of it
     least: float = 0.05
 
     def corrected(self, gain: float, *, latency_s: float, limit_s: float, most: float) -> float:
         """Return the gain after a batch, not above `most`; without a sane latency as it was."""
         if not (0.0 < latency_s < math.inf and 0.0 < limit_s < math.inf):
             return gain
-        feedback = self.feedback * (2.0 if latency_s > limit_s else 1.0)
-        wanted = gain * math.pow(self.margin * limit_s / latency_s, feedback)
-        return max(min(wanted, most), self.least)
+        feedback = self.feedback_broken if latency_s > limit_s else self.feedback
+        change = math.pow(self.margin * limit_s / latency_s, feedback)
+        return max(min(gain * max(change, self.fall_max), most), self.least)
+
+    def latency_s(self, objective: Latency, seen: Observation) -> float:
+        """Return what latency will be if batches go on like this one; measured where that is less.
+
+        Rows of a batch that piled up behind a long one waited for that one. It is over: to give up
+        more work now would not help them.
+        """
+        due_s = self.due_s(objective)
+        foreseen_s = objective.wait * max(seen.duration_s, due_s) + seen.duration_s
+        measured_s = objective.of(seen)
+        return foreseen_s if measured_s is None else min(measured_s, foreseen_s)
 
     def due_s(self, objective: Latency | None) -> float:
         """Return how long a batch may take: rows wait for the one before, and leave at its end."""

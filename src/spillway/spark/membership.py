@@ -203,13 +203,9 @@ class Reporter:
         gain = before.gain if before and before.gain is not None else least
         if self._batches < _COLD_BATCHES or not seen.rows_kept:
             return gain
-        latency_s = ours.objective.of(seen)
-        if latency_s is None:
-            waited_s = ours.objective.wait * (before.batch_s if before else 0.0)
-            latency_s = waited_s + seen.duration_s
         return capacity.corrected(
             gain,
-            latency_s=latency_s,
+            latency_s=capacity.latency_s(ours.objective, seen),
             limit_s=ours.objective.limit_s,
             most=min(_AHEAD * least, max(_AHEAD * self._needed(members), capacity.start)),
         )
