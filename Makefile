@@ -26,8 +26,9 @@ env: $(VENV)/.installed ## builds .venv from requirements.lock and installs the 
 demo: env ## shows the guard at work on a burst
 	$(BIN)/spillway demo
 
-test: env ## runs the tests and the doctests
-	$(BIN)/pytest
+test: env ## runs the tests and the doctests, those that start Spark last and one by one
+	$(BIN)/pytest -n auto --dist loadfile -m "not spark"
+	$(BIN)/pytest -m spark
 
 check: env ## runs what CI runs: lint, format, types, layers, tests
 	$(BIN)/ruff check

@@ -21,6 +21,17 @@ settings.register_profile("same-every-time", derandomize=True, deadline=None)
 settings.load_profile("same-every-time")
 
 
+_STARTS_SPARK = {"spark", "faults", "apps", "demo", "test_java.py"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts Spark: `make test` runs these one by one, and all others on every core."""
+    for item in items:
+        wants = "spark" in getattr(item, "fixturenames", ())
+        if wants or _STARTS_SPARK & set(item.path.relative_to(item.config.rootpath).parts[1:]):
+            item.add_marker("spark")
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A local session that tries a failed task again, as a cluster does."""

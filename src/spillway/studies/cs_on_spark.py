@@ -80,7 +80,7 @@ class Rates:
             handler=str(point.params["handler"]),
             load=float(point.params["load"]),
             seconds=float(point.params["seconds"]),
-            source=Source(data=self.data, tweets=cs_search.TWEETS, seed=seed),
+            source=Source(data=self.data, tweets=cs_search.TWEETS, seed=seed, shuffled=True),
         )
         return play(wanted).numbers()
 

@@ -105,6 +105,7 @@ class OnSpark:
                 f"SIC, {name}, {SHOWN} queries: mean, and from the least to the greatest",
                 (time_line(name, results[label(name, SHOWN)]),),
                 x_label="time (s)",
+                lines=(("all rows", 1.0), ("none", 0.0)),
             )
             for name in (RANDOM, FAIR)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -73,15 +74,23 @@ def _tweet(line: str) -> Tweet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """So many tweets, of a folder or made; it puts the tweet of its number in place of a row."""
+    """So many tweets, of a folder or made; it puts the tweet of its number in place of a row.
+
+    `shuffled`: in an order drawn by the seed. Those of a folder come stock by stock, and what one
+    of them takes differs from stock to stock.
+    """
 
     data: str | None = None
     tweets: int = 20_000
     seed: int = 1
+    shuffled: bool = False
 
     def load(self) -> tuple[Tweet, ...]:
         """Return the tweets."""
-        return load(self.data, self.tweets, self.seed)
+        found = load(self.data, self.tweets, self.seed)
+        if not self.shuffled:
+            return found
+        return tuple(random.Random(self.seed).sample(found, len(found)))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the tweets of a task."""
