@@ -16,7 +16,7 @@ PYTHON := $(shell for python in python3 python3.13 python3.12 python3.11 python;
 	$$python -c '$(USABLE)' 2>/dev/null && command -v $$python && break; done)
 endif
 
-.PHONY: help env demo test check bench faults lock clean
+.PHONY: help env demo test check bench faults docs lock clean
 
 help: ## says what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,8 +40,12 @@ check: env ## runs what CI runs: lint, format, types, layers, tests
 bench: env ## measures, and prints the tables that the docs quote
 	$(BIN)/python -m benchmarks
 
-faults: env ## kills, starves and corrupts guarded streams from a seed, and checks the books (about 25 minutes)
+faults: env ## kills, starves and corrupts guarded streams from a seed, and checks the books (about 40 minutes)
 	$(BIN)/python -m faults
+
+docs: env ## builds the documentation site into build/site, and fails at a broken link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 lock: ## locks the dependencies again (needs uv); ARGS=--upgrade takes the newest
 	scripts/lock $(ARGS)

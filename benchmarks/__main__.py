@@ -18,6 +18,7 @@ from benchmarks.measure import Figure
 NAMES = (
     "per_batch",
     "overhead",
+    "telemetry",
     "shedding",
     "estimators",
     "sketch",
@@ -29,6 +30,7 @@ NAMES = (
     "fair",
     "replay",
     "kafka",
+    "what_if",
 )
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -51,6 +53,8 @@ def main(
 
     overhead: a gate that sheds nothing against no gate, on a stream that parses and aggregates.
 
+    telemetry: a guarded query with notes, hooks and a live page against one without.
+
     shedding: the gate against the same decision by mapInArrow and by a pandas UDF.
 
     estimators: weighted sums with intervals against Spark's own.
@@ -72,6 +76,8 @@ def main(
     replay: the shed rows of past batches, found again, against a plain scan of the same range.
 
     kafka: a tenfold burst on a real broker: guarded, unguarded, limited by maxOffsetsPerTrigger.
+
+    what_if: real streams, and their books simulated again: rows shed and latency, how far off.
 
     Every figure is a median over interleaved repetitions, compared pair by pair, with quartiles.
     The exit code is 1 if a bound is missed; a missed goal only shows.

@@ -50,13 +50,13 @@ def _compare(stage: Stage, what: str, *, rows: int, padding: int) -> list[Figure
 def _batch_s(stage: Stage, shed: sw.Uniform | sw.Semantic | None, rows: int, padding: int) -> float:
     """Return what a micro-batch takes: the median of some, the first left out."""
     checkpoint = stage.new_folder()
-    stream = _kafka(stage.spark, rows, padding)
+    stream = kafka_rows(stage.spark, rows, padding)
     with ExitStack() as cleanup:
         if shed is not None:
             control = sw.FixedRate(1.0)
             guard = cleanup.enter_context(guarded(stage, checkpoint, control=control, shed=shed))
             stream = guard.protect(stream)
-        writer = _parsed_and_aggregated(stream).writeStream.format("noop").outputMode("complete")
+        writer = parsed_and_aggregated(stream).writeStream.format("noop").outputMode("complete")
         query = writer.option("checkpointLocation", str(checkpoint)).start()
         try:
             wait_for_batch(query, BATCHES)
@@ -66,13 +66,13 @@ def _batch_s(stage: Stage, shed: sw.Uniform | sw.Semantic | None, rows: int, pad
     return median(p["durationMs"]["triggerExecution"] for p in progress) / 1e3
 
 
-def _parsed_and_aggregated(raw: DataFrame) -> DataFrame:
+def parsed_and_aggregated(raw: DataFrame) -> DataFrame:
     event = raw.select(F.from_json(F.col("value").cast("string"), _EVENT).alias("event"))
     grouped = event.select("event.*").groupBy("key")
     return grouped.agg(F.sum("value"), F.count("*"), F.max(F.length("note")))
 
 
-def _kafka(spark: SparkSession, rows: int, padding: int) -> DataFrame:
+def kafka_rows(spark: SparkSession, rows: int, padding: int) -> DataFrame:
     """Rows as Kafka delivers them: in memory, with their place in the topic, not yet parsed.
 
     Files would favour the query without a gate: it would not read the columns of the place.

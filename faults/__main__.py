@@ -29,13 +29,14 @@ def main(
     runs: Annotated[int, typer.Option(help="Simulated runs.", min=0)] = 100_000,
     seed: Annotated[int, typer.Option(help="Seed of everything.", min=0)] = 1,
     cluster: Annotated[
-        bool, typer.Option(help="Also kill executors and a worker of a standalone cluster.")
+        bool, typer.Option(help="Also on clusters, whose executors and workers are killed.")
     ] = True,
     docs: Annotated[
         bool, typer.Option("--docs", help="Write the tables into docs/faults.md.")
     ] = False,
     folder: Annotated[
-        Path | None, typer.Option(help="Keep everything here; else a temporary folder.")
+        Path | None,
+        typer.Option(help="Keep everything here, and go on with what is here; else temporary."),
     ] = None,
 ) -> None:
     """Break streams from a seed, restart them until they are done, and check the books.
@@ -59,8 +60,10 @@ def main(
             if not console.is_terminal:
                 console.print(what, highlight=False)
 
-        outcome.simulated = simulated(range(seed * 1_000_000, seed * 1_000_000 + runs), tick)
-        run_streams(outcome, folder or Path(own), kills, cluster, tick)
+        place = folder or Path(own)
+        place.mkdir(parents=True, exist_ok=True)
+        outcome.simulated = simulated(seed, runs, place / f"simulated-{seed}.json", tick)
+        run_streams(outcome, place, kills, cluster, tick)
     console.print(report.markdown(outcome), soft_wrap=True, markup=False, highlight=False)
     for detail in outcome.found.details:
         console.print(f"WRONG: {detail}", markup=False)
@@ -69,16 +72,18 @@ def main(
     raise typer.Exit(0 if outcome.reached else 1)
 
 
-def simulated(seeds: range, tick: Callable[[str], None]) -> Tally:
-    """Run the control path under every seed, on two cores."""
-    total = Tally()
+def simulated(seed: int, runs: int, diary: Path, tick: Callable[[str], None]) -> Tally:
+    """Run the control path under so many seeds, on two cores; those in the diary count."""
+    total = Tally.read(diary)
+    seeds = range(seed * 1_000_000 + total.runs, seed * 1_000_000 + runs)
     chunks = [seeds[first : first + _CHUNK] for first in range(0, len(seeds), _CHUNK)]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(_PROCESSES, mp_context=context, initializer=quiet) as pool:
         for tally in pool.map(run_all, chunks):
             total.add(tally)
+            total.write(diary)
             if total.runs % (_CHUNK * 20) == 0:
-                tick(f"simulated runs: {total.runs:,} of {len(seeds):,}")
+                tick(f"simulated runs: {total.runs:,} of {runs:,}")
     return total
 
 
@@ -86,15 +91,18 @@ def run_streams(
     outcome: Outcome, folder: Path, kills: int, cluster: bool, tick: Callable[[str], None]
 ) -> None:
     """Run the campaigns one after the other and add up what they show."""
-    from faults.cluster import on_a_cluster
+    from faults.cluster import on_a_cluster, on_a_local_cluster
     from faults.supervisor import Campaign
 
     shares = [kills - kills // 2, kills // 2]
     campaigns = [
         Campaign(folder=folder / way, seed=outcome.seed, way=way, kills=share)
         for way, share in zip(("stream", "batch"), shares, strict=True)
+        if share
     ]
-    for campaign in campaigns if kills else []:
+    if cluster:
+        campaigns.append(on_a_local_cluster(folder / "local-cluster", seed=outcome.seed))
+    for campaign in campaigns:
         campaign.run(tick)
         _take(outcome, campaign)
     if cluster:
@@ -111,7 +119,7 @@ def _take(outcome: Outcome, campaign: object) -> None:
     found.details = [f"{campaign.name}: {detail}" for detail in found.details]
     outcome.found.add(found)
     outcome.injected += books.injected(campaign.folder)
-    outcome.campaigns.append(f"{campaign.name} ({campaign.life + 1} lives)")
+    outcome.campaigns.append(f"{campaign.name} ({campaign.life} lives)")
 
 
 if __name__ == "__main__":

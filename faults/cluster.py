@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from faults import points
-from faults.processes import end_session, named
+from faults.processes import end_session, kill, named
 from faults.supervisor import CHANCES, ROOT, Campaign
 
 _START_S = 60.0
@@ -30,6 +29,7 @@ class Standalone:
 
     folder: Path
     workers: int = 2
+    hosts: int = 1  # addresses of loopback that workers share out
     memory: str = "700m"
     port: int = 0
     master: subprocess.Popen[bytes] | None = None
@@ -73,15 +73,15 @@ class Standalone:
     def add_worker(self) -> None:
         """Start one more worker, of one core."""
         number = len(list(self.folder.glob("worker-*.log")))
-        options = ["--host", "127.0.0.1", "--cores", "1", "--memory", self.memory]
+        host = f"127.0.0.{1 + number % self.hosts}"
+        options = ["--host", host, "--cores", "1", "--memory", self.memory]
         options += ["--webui-port", str(free_port()), "--work-dir", str(self.folder / "work")]
         self.alive.append(self._start("worker.Worker", f"worker-{number}", *options, self.url))
 
     def kill_worker(self) -> None:
         """Kill a worker with its executor, as if its machine were gone."""
         lost = self.alive.pop(0)
-        for pid in [lost.pid, *named(lost.pid, _EXECUTOR)]:
-            os.kill(pid, signal.SIGKILL)
+        kill([lost.pid, *named(lost.pid, _EXECUTOR)])
         end_session(lost.pid, patience_s=0.0)
         lost.wait()
 
@@ -100,7 +100,8 @@ class Standalone:
 
         home = Path(pyspark.__file__).parent
         java = ensure_java().home / "bin" / "java"
-        command = [str(java), "-cp", f"{home / 'jars' / '*'}", "-Xmx256m", "-XX:+UseSerialGC"]
+        command = [str(java), "-cp", f"{home / 'jars' / '*'}", "-Xmx256m"]
+        command += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         with (self.folder / f"{log}.log").open("wb") as file:
             return subprocess.Popen(
                 [*command, f"org.apache.spark.deploy.{name}", *arguments],
@@ -121,17 +122,42 @@ def free_port() -> int:
 @contextlib.contextmanager
 def on_a_cluster(folder: Path, *, seed: int, kills: int = 2) -> Iterator[Campaign]:
     """Yield a campaign on a standalone cluster whose executors, and once a worker, are killed."""
-    with Standalone(folder / "spark", workers=2) as cluster:
-        killer = _Killer(cluster)
+    # Two hosts: a task that straggles is not overtaken on its own.
+    with Standalone(folder / "spark", workers=2, hosts=2) as cluster:
         yield Campaign(
             folder=folder,
             seed=seed,
             way="stream",
             kills=kills,
             master=cluster.url,
-            chances={**CHANCES, "sink": 0.02},
-            meddle=killer,
+            chances={**CHANCES, "sink": 0.02, "straggler": 0.1},
+            meddle=_Killer(cluster),
         )
+
+
+def on_a_local_cluster(folder: Path, *, seed: int, kills: int = 1) -> Campaign:
+    """Return a campaign in Spark's mode `local-cluster`: two executors below the driver."""
+    home = _linked_home(folder / "spark")
+    environment = {name: _environment(home)[name] for name in ("SPARK_HOME", "SPARK_SCALA_VERSION")}
+    return Campaign(
+        folder=folder,
+        seed=seed,
+        way="stream",
+        kills=kills,
+        master="local-cluster[2,1,600]",
+        environment=environment,
+    )
+
+
+def _linked_home(folder: Path) -> Path:
+    """Make a home of Spark whose workers keep their files in this folder, not in the package."""
+    import pyspark
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("bin", "jars"):
+        with contextlib.suppress(FileExistsError):
+            (folder / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return folder
 
 
 @dataclass
@@ -160,7 +186,7 @@ class _Killer:
             self.cluster.add_worker()
         else:
             _note(campaign, "executor killed", "at any moment")
-            os.kill(dice.choice(executors), signal.SIGKILL)
+            kill([dice.choice(executors)])
 
 
 def _note(campaign: Campaign, kind: str, where: str) -> None:

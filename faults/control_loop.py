@@ -7,6 +7,7 @@ what the sink has.
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from collections import Counter
@@ -64,6 +65,16 @@ class Tally:
     def faults(self) -> int:
         """How many faults were injected."""
         return sum(self.hits.values())
+
+    @classmethod
+    def read(cls, path: Path) -> Tally:
+        """Return what was written; nothing at first."""
+        stored = json.loads(path.read_text()) if path.exists() else {"hits": {}}
+        return cls(**{**stored, "hits": Counter(stored["hits"])})
+
+    def write(self, path: Path) -> None:
+        """Write it down, so that a long run can go on later."""
+        path.write_text(json.dumps(vars(self)))
 
 
 def quiet() -> None:

@@ -81,10 +81,10 @@ class Disk:
         end = self.ends.get(batch_id)
         return None if end is None else [{"row": end, "epoch_us": 0}]
 
-    def segments(self, folder: Path) -> list[ledger._Segment]:
+    def segments(self, folder: Path) -> list[ledger.Segment]:
         """As the ledger's own list of its segments."""
         names = [Path(name) for name in self.contents if name.endswith(".jsonl")]
-        return [ledger._Segment(path, *_parts(path)) for path in sorted(names)]
+        return [ledger.Segment(path, *_parts(path)) for path in sorted(names)]
 
     def damage(self, path: str, shape: str) -> None:
         """Spoil a file."""
@@ -133,7 +133,7 @@ def mounted() -> Iterator[Mount]:
         for name in ("read", "write", "write_new", "link", "append_line", "lines"):
             stack.enter_context(mock.patch.object(files, name, mount.call(name)))
         stack.enter_context(mock.patch.object(offsets, "end_offsets", mount.call("end_offsets")))
-        stack.enter_context(mock.patch.object(ledger, "_segments", mount.call("segments")))
+        stack.enter_context(mock.patch.object(ledger, "segments_of", mount.call("segments")))
         stack.enter_context(mock.patch.object(ledger.Ledger, "fold", _never))
         stack.enter_context(mock.patch.object(control, "time", mount.clock()))
         stack.enter_context(mock.patch.object(control, "in_time", _at_once))

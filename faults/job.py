@@ -21,8 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 import spillway as sw
 from faults import points
 from faults.disk import damaged
-from faults.tasks import ArmedWobble, pass_through
-from spillway.spark import burst_source
+from faults.tasks import ArmedWobble, FlakySource, pass_through
 from spillway.spark.listener import ReportListener
 from spillway.spark.session import local_session
 from spillway.state import offsets
@@ -32,6 +31,12 @@ ROWS_PER_S = 1000
 CHECKPOINT, SINK, CLOCK = "checkpoint", "sink", "clock"
 SHAPES = ("truncated", "flipped", "empty", "future", "foreign")
 _SETTLE_S = 3.0
+_SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "1s",
+}
 _FAST_START = "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -94,7 +99,7 @@ class Job:
             "partitions": str(self.dice.choice((1, 2, 3))),
             "maxRowsPerTrigger": str(self.dice.randrange(40, 400)),
         }
-        rows = self.spark.readStream.format("spillway-burst").options(**options).load()
+        rows = self.spark.readStream.format(FlakySource.name()).options(**options).load()
         return rows.repartition(2) if self.dice.random() < 0.2 else rows
 
     def _each(self, batch: DataFrame, batch_id: int) -> None:
@@ -172,10 +177,11 @@ def session(master: str, dice: random.Random) -> SparkSession:
         "spark.sql.shuffle.partitions": str(dice.choice((1, 2, 5))),
         "spark.sql.adaptive.enabled": str(dice.choice((True, False))).lower(),
         "spark.executor.memory": "512m",
+        **(_SPECULATION if "spark:" in master else {}),
     }
     spark = local_session("faults", config=config)
     spark.sparkContext.setLogLevel("OFF")
-    burst_source.register(spark)
+    spark.dataSource.register(FlakySource)
     return spark
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -24,10 +25,15 @@ def end_session(session: int, *, patience_s: float) -> None:
     deadline = time.monotonic() + patience_s
     while children_of_session(session):
         if time.monotonic() > deadline:
-            for pid in children_of_session(session):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            kill(children_of_session(session))
         time.sleep(0.05)
+
+
+def kill(processes: Iterable[int]) -> None:
+    """Kill processes; one that has just ended by itself is no trouble."""
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def rss_bytes(pid: int) -> int:

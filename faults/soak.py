@@ -81,8 +81,10 @@ def drive_spark(folder: Path, batches: int) -> Iterator[Sample]:
     """Let Spark run so many small batches through a guard."""
     import spillway as sw
     from faults.job import session
+    from spillway.spark import burst_source
 
     spark = session("local[2]", random.Random(1))
+    burst_source.register(spark)
     guard = sw.Guard("soak", state=folder / "spillway", control=sw.FixedRate(0.5))
     (folder / "clock").write_text("1e9")
     options = {"rate": "20", "duration": str(batches), "clock": str(folder / "clock")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -14,12 +15,12 @@ from pathlib import Path
 
 from faults import points
 from faults.job import CLOCK, ROWS_PER_S
-from faults.processes import children_of_session, end_session
+from faults.processes import children_of_session, end_session, kill
 from spillway.state import offsets
 
 ROOT = Path(__file__).parents[1]
 ROWS_A_LIFE = 1500
-_LIFE_S_MAX = 300.0
+_LIFE_S_MAX = 900.0  # a busy machine may need most of it
 _STRIKE_S_MAX = 3.0
 CHANCES = {
     "in mid-task: worker killed": 0.05,
@@ -28,6 +29,7 @@ CHANCES = {
     "after the pin: worker killed": 0.04,
     "at the end of a task: task failed": 0.2,
     "before the pin: task failed": 0.02,
+    "in the source: task failed": 0.1,
     "sink": 0.05,
     "state": 0.5,
     "news": 0.3,
@@ -51,26 +53,44 @@ class Campaign:
     chances: dict[str, float] = field(default_factory=lambda: dict(CHANCES))
     rows: int = ROWS_A_LIFE
     meddle: Callable[[Campaign, random.Random], None] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
     killed: int = 0
     life: int = 0
+    done: bool = False
 
     def run(self, tick: Callable[[str], None]) -> None:
-        """Live and die until the quota is full, then finish in peace from kills."""
+        """Live and die until the quota is full, then finish in peace from kills.
+
+        What was lived before in the same folder counts.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        while self.killed < self.kills:
+        self._remember()
+        while not self.done:
+            deadly = self.killed < self.kills
             tick(f"{self.name}: life {self.life}, {self.killed} of {self.kills} kills")
             self._more_rows()
-            self.killed += not self._live(deadly=True)
-            self.life += 1
-        tick(f"{self.name}: the last life")
-        self._more_rows()
-        while not self._live(deadly=False):
-            self.life += 1
+            ended = self._live(deadly=deadly)
+            self.life, self.killed = self.life + 1, self.killed + (deadly and not ended)
+            self.done = ended and not deadly
+            self._note_down()
+
+    def _remember(self) -> None:
+        if self._diary.exists():
+            self.life, self.killed, self.done = json.loads(self._diary.read_text())
+
+    def _note_down(self) -> None:
+        self._diary.write_text(json.dumps([self.life, self.killed, self.done]))
+
+    @property
+    def _diary(self) -> Path:
+        return self.folder / "lives.json"
 
     @property
     def name(self) -> str:
         """How the table calls it."""
-        return f"{self.way} on {self.master}, seed {self.seed}"
+        cluster = self.master.startswith("spark:")
+        where = "a standalone cluster" if cluster else self.master
+        return f"{self.way} on {where}, seed {self.seed}"
 
     def _more_rows(self) -> None:
         """Let the virtual clock run, so that there is something to do in this life."""
@@ -116,7 +136,7 @@ class Campaign:
 
     def _environment(self) -> dict[str, str]:
         path = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-        return {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+        return {"PYTHONPATH": os.pathsep.join(filter(None, path)), **self.environment}
 
     def _wait(self, driver: subprocess.Popen[bytes], dice: random.Random, at_random: bool) -> bool:
         """Wait for the end; at random moments strike, once the first batch has begun."""
@@ -147,5 +167,4 @@ class Campaign:
         """Kill driver and JVM at once, wherever they are."""
         note = b'{"life": %d, "kind": "driver killed", "where": "at any moment"}\n' % self.life
         points.append(self.folder / "injected.log", note)
-        for each in children_of_session(pid):
-            os.kill(each, signal.SIGKILL)
+        kill(children_of_session(pid))

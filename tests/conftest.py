@@ -36,7 +36,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     """A local session that tries a failed task again, as a cluster does."""
     jars = connector_jars()  # a session takes jars only when it starts
-    config = {"spark.master": "local[2,3]", "spark.sql.shuffle.partitions": "2"}
+    config = {
+        "spark.master": "local[2,3]",
+        "spark.sql.shuffle.partitions": "2",
+        # Many short jobs: what the second compiler and its collector would save costs more.
+        "spark.driver.extraJavaOptions": "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
     session = local_session("tests", config={**config, **({"spark.jars": jars} if jars else {})})
     session.sparkContext.setLogLevel("OFF")
     burst_source.register(session)

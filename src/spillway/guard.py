@@ -23,18 +23,20 @@ from spillway.loop import Loop
 from spillway.objective import Error, Latency
 from spillway.overload.fair import FairBudget
 from spillway.shedders.uniform import Uniform
-from spillway.state import offsets
+from spillway.state import files, offsets
 from spillway.state.fair_log import FairLog
 from spillway.state.gate_log import GateRecord
-from spillway.state.ledger import Ledger
+from spillway.state.ledger import Entry, Ledger
 from spillway.state.memory import Memory
 from spillway.state.plan_log import PlanLog
+from spillway.telemetry.hooks import Hook, Hooks
 from spillway.values import Limits
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from spillway.dashboard.serve import Server
     from spillway.degrade.accuracy import Measure
     from spillway.degrade.profile import Profile
     from spillway.degrade.subtask import Subtasks
@@ -88,6 +90,7 @@ class Guard:
             limits=limits or Limits(),
         )
         self.metric = ""  # under this name the gate's counts stand in `observedMetrics`
+        self._hooks = Hooks()
         self._live: Live | None = None
         self._fair: Membership | None = None
         self._batch_gate: tuple[object, Gate] | None = None
@@ -478,17 +481,37 @@ class Guard:
 
     def ledger(self) -> Ledger:
         """Open the books."""
-        return Ledger(self.state / "ledger")
+        return Ledger(self.state / "ledger", retain=self.loop.limits.replay_batches)
+
+    def on_event(self, hook: Hook) -> Callable[[], None]:
+        """Let a function hear every event of this guard from now on; return what ends that.
+
+        It is called on a thread of its own with one event after the other (`telemetry.events`):
+        what it cannot take in time is dropped, what it raises is logged. Events are heard in the
+        process that keeps the books.
+        """
+        return self._hooks.add(hook)
+
+    def dashboard(self, *, port: int = 0, token: str | None = None) -> Server:
+        """Serve the live page of this guard on this machine; return where it is, and `stop()`.
+
+        port:  a free one by default. token: drawn at random by default, part of the address.
+        Needs the extra `dashboard`. For other machines, or several queries on one page, run
+        `spillway dashboard`.
+        """
+        from spillway.dashboard.serve import serve
+
+        return serve([self.state], port=port, token=token)
 
     def gaps(self) -> list[int]:
         """Return the committed batches that are not in the books (a dropped event, a crash)."""
         if self.checkpoint is None:
             return []
         query_id = offsets.query_id(self.checkpoint)
-        booked = {entry.batch_id for entry in self.ledger().entries(query_id)}
-        planned = PlanLog.of(self.state, query_id).batch_ids()
-        committed = offsets.last_committed(self.checkpoint)
-        return [batch for batch in planned if batch not in booked and batch <= committed]
+        ledger, plans = self.ledger(), PlanLog.of(self.state, query_id)
+        booked = {entry.batch_id for entry in ledger.entries(query_id)}
+        first, last = ledger.retained_from(query_id), offsets.last_committed(self.checkpoint)
+        return [b for b in plans.batch_ids() if first <= b <= last and b not in booked]
 
     @property
     def faults(self) -> int:
@@ -571,7 +594,14 @@ class Guard:
         from spillway.spark.live import Live
 
         if self._live is None:
-            self._live = Live(name=self.name, loop=self.loop, state=self.state, fair=self._fair)
+            self._live = Live(
+                name=self.name,
+                loop=self.loop,
+                state=self.state,
+                fair=self._fair,
+                objective=self.objective,
+                hooks=self._hooks,
+            )
         return self._live
 
     def _planner(self) -> Planner:
@@ -585,10 +615,42 @@ class Guard:
             fair=self._fair,
         )
 
+    def __repr__(self) -> str:
+        """Say what was described, on one line; nothing is read."""
+        held = f"objective={str(self.objective)!r}, " if self.objective else ""
+        shed = self.loop.degrade or self.loop.shedder
+        return f"Guard({self.name!r}, {held}shed={shed!r}, state={str(self.state)!r})"
+
+    def _repr_html_(self) -> str:
+        """Show the latest batches in a notebook, from the books alone: Spark is not asked."""
+        from spillway.report import status
+
+        entries, note = self._latest(status.SHOWN)
+        return status.status(
+            self.name,
+            entries,
+            objective=self.objective,
+            shed=repr(self.loop.degrade or self.loop.shedder),
+            faults=self.faults,
+            note=note,
+        )
+
+    def _latest(self, count: int) -> tuple[list[Entry], str]:
+        """Return the last batches in the books, and what is wrong with those."""
+        try:
+            return self.ledger().latest(count), ""
+        except (OSError, files.BadStateFile) as error:
+            return [], f"the books cannot be read: {error}"
+
     def __getstate__(self) -> dict[str, Any]:
         """Travel to other processes (Connect runs `foreachBatch` there) without what is live."""
         live = dict.fromkeys(("_live", "_batch_gate"))
-        return {**self.__dict__, **live}
+        return {**self.__dict__, **live, "_hooks": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Arrive in another process: nobody hears of events there."""
+        self.__dict__.update(state)
+        self._hooks = Hooks()
 
 
 def _overflow(to: Target | None, on_error: Literal["fail", "count"]) -> Overflow | None:

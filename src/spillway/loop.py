@@ -104,9 +104,9 @@ class Loop:
             sample=self._priced(state, costs),
             concept=state.concept,
         )
-        mix, budget = self._cut(state, budget)
-        plan, faults = self._clamp(self.shedder.plan(state.seen, budget))
-        return replace(plan, costs=costs, mix=mix), faults
+        mix, left = self._cut(state, budget)
+        plan, faults = self._clamp(self.shedder.plan(state.seen, left))
+        return replace(plan, costs=costs, mix=mix, budget=_in_brief(budget)), faults
 
     def open_plan(self, reason: str) -> Plan:
         """Return the plan that keeps everything."""
@@ -173,6 +173,12 @@ class Loop:
         if math.isnan(rate):
             return 1.0
         return float(min(max(rate, self.limits.keep_min), 1.0))  # NumPy prints its own otherwise
+
+
+def _in_brief(budget: Budget) -> Budget | None:
+    """Return what a plan says of its budget: two amounts of time, if they are finite."""
+    finite = math.isfinite(budget.work_s_max) and math.isfinite(budget.work_s_full)
+    return replace(budget, sample=(), concept=None) if finite else None
 
 
 def state_of(state: LoopState, query_id: str) -> LoopState:

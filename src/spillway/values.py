@@ -268,7 +268,7 @@ class Plan:
     than `edges`. Rows without a usable score (NULL, NaN, infinite) are kept at the rate `unrated`.
     `costs` says what rows cost by their key, where a guarded operator has told. With `keep` the
     rate of a row is that of its group, and the last of `rates` the mean of those below 1. `mix`
-    says which subtasks run; without it all do.
+    says which subtasks run; without it all do. `budget` is what the plan was cut from, in brief.
     """
 
     rates: tuple[float, ...]
@@ -278,6 +278,7 @@ class Plan:
     costs: CostTable | None = None
     keep: KeepTable | None = None
     mix: WorkMix | None = None
+    budget: Budget | None = None
 
     @property
     def sheds(self) -> bool:

@@ -1,7 +1,7 @@
 """A guarded stream as a driver program: `python cluster_job.py MASTER FOLDER [ARCHIVE]`.
 
 Not a test by itself: `test_cluster` runs it on a cluster, and the same function in local mode. It
-says BATCH after every batch, so that the test can break something meanwhile.
+says BATCH in every batch and waits for the file `go`, so that the test can break something.
 """
 
 import json
@@ -19,7 +19,8 @@ import spillway as sw
 from spillway.spark import burst_source
 from spillway.state import files
 
-BATCHES, BATCH_ROWS = 5, 400
+BATCHES, BATCH_ROWS = 3, 400
+QUICK_START = "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SCHEMA = "id bigint, key bigint, origin string"
 
 
@@ -30,11 +31,15 @@ def main(master: str, folder: Path, archive: str) -> None:
         "spark.submit.pyFiles": archive,
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
+        "spark.cores.max": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # both are there at the first batch
+        "spark.driver.extraJavaOptions": QUICK_START,
+        "spark.executor.extraJavaOptions": QUICK_START,
     }
     spark = sw.local_session("cluster", config=config)
     spark.sparkContext.setLogLevel("OFF")
     burst_source.register(spark)
-    report = guarded(spark, folder, pause_s=0.3)
+    report = guarded(spark, folder)
     print("REPORT " + json.dumps(report), flush=True)
     os._exit(0)
 
@@ -45,13 +50,18 @@ def enriched(row: dict[str, Any]) -> dict[str, Any]:
     return {"id": row["id"], "key": row["key"], "origin": sw.__file__}
 
 
-def guarded(spark: SparkSession, folder: Path, *, pause_s: float = 0.0) -> dict[str, Any]:
+def guarded(spark: SparkSession, folder: Path) -> dict[str, Any]:
     """Protect, place and process a stream of known rows; return ids by batch and the books."""
     checkpoint = folder / "checkpoint"
     guard = sw.Guard("cluster", control=sw.FixedRate(0.4), state=checkpoint / "spillway")
     files.write(guard.state / "seed.json", "seed", 77)  # the same salts everywhere
     (folder / "clock").write_text("1000")
-    options = {"rate": "1000", "duration": "2", "clock": str(folder / "clock"), "keys": "20"}
+    options = {
+        "rate": str(BATCHES * BATCH_ROWS),
+        "duration": "1",
+        "clock": str(folder / "clock"),
+        "keys": "20",
+    }
     reader = spark.readStream.format("spillway-burst").options(**options)
     stream = reader.option("maxRowsPerTrigger", str(BATCH_ROWS)).load()
     kept = guard.protect(stream, identity=["id"])
@@ -62,7 +72,8 @@ def guarded(spark: SparkSession, folder: Path, *, pause_s: float = 0.0) -> dict[
     def each(batch: DataFrame, batch_id: int) -> None:
         found[batch_id] = sorted(tuple(row) for row in batch.select("id", "at", "origin").collect())
         print(f"BATCH {batch_id}", flush=True)
-        time.sleep(pause_s)
+        while not (folder / "go").exists():
+            time.sleep(0.05)
 
     writer = done.writeStream.foreachBatch(each).trigger(availableNow=True)
     writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()

@@ -1,10 +1,12 @@
 """On a standalone cluster of real processes the guard decides as in local mode."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +28,26 @@ def project_archive(folder: Path) -> Path:
     return path
 
 
-def run_and_lose_a_worker(cluster: Standalone, folder: Path) -> Any:
-    """Run the job; after its second batch, kill a worker with its executor."""
+@contextlib.contextmanager
+def running(cluster: Standalone, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start the job on the cluster, with the project shipped as a zip."""
     command = [sys.executable, str(JOB), cluster.url, str(folder), str(project_archive(folder))]
-    report = None
     environment = {**os.environ, "PYTHONPATH": ""}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as job:
-        assert job.stdout is not None
-        for line in job.stdout:
-            if line.startswith("BATCH 1"):
-                assert len(cluster.executors()) == 2
-                cluster.kill_worker()
-            if line.startswith("REPORT "):
-                report = json.loads(line.removeprefix("REPORT "))
+        yield job
+
+
+def lose_a_worker(cluster: Standalone, job: subprocess.Popen[str], folder: Path) -> Any:
+    """In the first batch kill a worker with its executor; return the report of the job."""
+    assert job.stdout is not None
+    report = None
+    for line in job.stdout:
+        if line.startswith("BATCH 0"):
+            assert len(cluster.executors()) == 2
+            cluster.kill_worker()
+            (folder / "go").touch()
+        if line.startswith("REPORT "):
+            report = json.loads(line.removeprefix("REPORT "))
     return report
 
 
@@ -46,15 +55,19 @@ def test_a_cluster_that_loses_a_worker_decides_as_local_mode_does(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Main path, placement on two executors, code shipped as a zip, a worker killed in mid-run."""
-    for name in ("local", "cluster"):
-        (tmp_path / name).mkdir()
-    local = json.loads(json.dumps(cluster_job.guarded(spark, tmp_path / "local")))
-    with Standalone(tmp_path / "spark", workers=2) as cluster:
-        remote = run_and_lose_a_worker(cluster, tmp_path / "cluster")
+    here, there = tmp_path / "local", tmp_path / "cluster"
+    for folder in (here, there):
+        folder.mkdir()
+    (here / "go").touch()
+    with Standalone(tmp_path / "spark", workers=2) as cluster, running(cluster, there) as job:
+        local = json.loads(json.dumps(cluster_job.guarded(spark, here)))  # while the job starts
+        remote = lose_a_worker(cluster, job, there)
     assert remote is not None, "the job did not get done"
     assert remote["ids"] == local["ids"]
     assert remote["books"] == local["books"]
-    assert [rows_in for _, rows_in, _ in local["books"]] == [400] * 5
+    assert [rows_in for _, rows_in, _ in local["books"]] == [
+        cluster_job.BATCH_ROWS
+    ] * cluster_job.BATCHES
     assert {batch: len(ids) for batch, ids in local["ids"].items()} == {
         str(batch): kept for batch, _, kept in local["books"]
     }

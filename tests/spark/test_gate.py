@@ -33,7 +33,11 @@ class Observed:
     @property
     def get(self) -> dict[str, Any]:
         metrics = {name: value for each in self.observed for name, value in each.get.items()}
-        came = {name.replace("in_", "kept_"): metrics[name] for name in metrics if "in_" in name}
+        came = {
+            name.replace("rows_in", "rows_kept"): metrics[name]
+            for name in metrics
+            if name.startswith("rows_in")
+        }
         return {**came, **metrics} if len(self.observed) == 1 else metrics
 
 
@@ -79,8 +83,8 @@ def test_kept_rows_carry_the_inverse_of_their_keep_rate(spark: SparkSession) -> 
     kept, observed = attach(spark.range(ROWS), gate, pinned(0.25))
     assert {row["_weight"] for row in kept.collect()} == {4.0}
     assert kept.columns == ["id", "_weight"]
-    assert observed.get["in_0"] == ROWS
-    assert observed.get["kept_0"] == kept.count()
+    assert observed.get["rows_in"] == ROWS
+    assert observed.get["rows_kept"] == kept.count()
     # binomial, false-alarm rate 1e-4
     assert stats.binomtest(kept.count(), ROWS, 0.25).pvalue > 1e-4
 
@@ -107,7 +111,7 @@ def test_rows_with_null_identity_are_kept_or_shed_but_never_lost(rows: DataFrame
     shed = rows.where(f"NOT ({drawn} < 0.5D)")
     assert kept.drop("_weight").unionByName(shed).exceptAll(rows).isEmpty()
     assert kept.count() + shed.count() == ROWS
-    assert observed.get["in_0"] - observed.get["kept_0"] == shed.count()
+    assert observed.get["rows_in"] - observed.get["rows_kept"] == shed.count()
 
 
 def test_protected_rows_always_pass_and_a_null_predicate_protects_nothing(
@@ -121,8 +125,9 @@ def test_protected_rows_always_pass_and_a_null_predicate_protects_nothing(
     assert len(got) == ROWS // 10
     assert {row["_weight"] for row in got} == {1.0}
     assert gate.names == ("all", "protected")
-    assert observed.get["in_1"] == observed.get["kept_1"] == ROWS // 10
-    assert observed.get["in_0"] == ROWS - ROWS // 10
+    counted = observed.get
+    assert counted["rows_in_protected"] == counted["rows_kept_protected"] == ROWS // 10
+    assert counted["rows_in_all"] == ROWS - ROWS // 10
 
 
 def test_scores_place_rows_and_unusable_ones_are_unrated(spark: SparkSession) -> None:
@@ -137,7 +142,7 @@ def test_scores_place_rows_and_unusable_ones_are_unrated(spark: SparkSession) ->
     got = {row["id"]: row["_weight"] for row in kept.collect()}
     assert all(got[i] == 1.0 for i in range(60, 105))
     assert all(got[i] == 2.0 for i in got if 40 <= i < 60)
-    assert [observed.get[f"in_{i}"] for i in range(4)] == [40, 20, 40, 5]
+    assert [observed.get[f"rows_in_{name}"] for name in gate.names] == [40, 20, 40, 5]
     assert observed.get["quantiles"] == [24.0, 49.0, 74.0]
 
 

@@ -162,7 +162,8 @@ def test_rows_of_no_usable_utility_are_unrated(spark: SparkSession) -> None:
     guarded, observed = gate_of(shedder).attach_batch(df, pinned, "odd")
     assert {row["u"] for row in guarded.collect()} >= {"1", *texts[2:]}
     metrics = metrics_of(observed)
-    assert [metrics[f"in_{i}"] for i in range(4)] == [1, 0, 1, 6]
+    names = ("below", "boundary", "above", "unrated")
+    assert [metrics[f"rows_in_{name}"] for name in names] == [1, 0, 1, 6]
     assert sorted(worth for _, worth in metrics["sample"]) == [0.0, 1.0]
 
 
@@ -249,3 +250,27 @@ def test_odd_key_columns_are_looked_up(spark: SparkSession) -> None:
     keys = items_of(np.array([str(i) for i in range(100)]))
     metrics = metrics_of(observed)
     assert metrics["cost_mean"] == pytest.approx(CostLookup.of(table()).estimate_ns(keys).mean())
+
+
+LONG = "repeat('k', 1048576)"
+ODD_KEYS = {
+    "text": f"CASE id WHEN 0 THEN {LONG} WHEN 1 THEN CAST(unhex('FFFE80') AS STRING) "
+    "WHEN 2 THEN NULL ELSE 'k' END",
+    "binary": f"CASE id WHEN 0 THEN CAST({LONG} AS BINARY) ELSE unhex('FF00') END",
+    "nested": "named_struct('a', id, 'b', array(id, NULL))",
+}
+
+
+@pytest.mark.parametrize("key", ODD_KEYS.values(), ids=ODD_KEYS)
+def test_keys_of_a_megabyte_invalid_text_binary_and_nested_ones_count_exactly(
+    spark: SparkSession, key: str
+) -> None:
+    df = spark.range(100).selectExpr("id", f"{key} AS key")
+    plan = PinnedPlan(batch_id=0, salt=5, plan=Plan(rates=(0.5,), costs=table()))
+    gate = gate_of(LoadAware(key="key", aim="faithful"))
+    guarded, observed = gate.attach_batch(df, plan, "odd key")
+    kept = guarded.select("id", "_weight").collect()
+    metrics = metrics_of(observed)
+    assert sum(n for name, n in metrics.items() if name.startswith("in_")) == 100
+    assert sum(n for name, n in metrics.items() if name.startswith("kept_")) == len(kept)
+    assert 0.0 < metrics["cost_mean"] < np.inf

@@ -180,3 +180,16 @@ def test_groups_are_read_from_bytes_and_from_base64_and_nonsense_is_none() -> No
     assert observation(metrics(), TIMING, ("all",)).groups is None
     empty = observation(metrics(frequencies="AAE=", groups=None), TIMING, ("all",)).groups
     assert empty == GroupsSeen(frequencies=b"\0\1")
+
+
+def test_counts_are_read_by_their_readable_names_and_by_those_of_release_0_1() -> None:
+    strata = ("below", "above")
+    new = {"rows_in_below": 7, "rows_kept_below": 1, "rows_in_above": 5, "rows_kept_above": 5}
+    old = {"in_0": 7, "kept_0": 1, "in_1": 5, "kept_1": 5}
+    seen = observation(new, TIMING, strata)
+    assert seen == observation(old, TIMING, strata)
+    assert [(each.name, each.rows_in, each.rows_kept) for each in seen.strata] == [
+        ("below", 7, 1),
+        ("above", 5, 5),
+    ]
+    assert observation({"rows_in": 9}, TIMING, ("all",)).rows_kept == 9  # an open gate counts once

@@ -11,15 +11,28 @@ from typing import Any
 
 import pytest
 
+from spillway.cost.average import AverageCost
 from spillway.loop import Loop
+from spillway.note_values import Note
 from spillway.objective import Latency
 from spillway.overload.controller import FixedRate, HoldLatency
 from spillway.shedders.semantic import Semantic
 from spillway.spark.recorder import Recorder
-from spillway.state.ledger import Ledger
+from spillway.state.ledger import Entry, Ledger
 from spillway.state.memory import Memory
 from spillway.state.plan_log import PlanLog
-from spillway.values import LoopState, Observation, PinnedPlan, Plan, StratumCount
+from spillway.telemetry.events import Event, events_of
+from spillway.telemetry.hooks import Hooks
+from spillway.telemetry.teller import Watched
+from spillway.values import (
+    CostState,
+    Forecast,
+    LoopState,
+    Observation,
+    PinnedPlan,
+    Plan,
+    StratumCount,
+)
 
 LOOP = Loop(controller=HoldLatency(objective=Latency(average="2 s")))
 
@@ -50,6 +63,11 @@ def recorder(state: Path, loop: Loop = LOOP) -> Recorder:
 
 def record(to: Recorder, observed: Observation, query_id: str = "q", run_id: str = "r") -> None:
     to.record(observed, query_id=query_id, run_id=run_id, offsets="[[1,2]]", started_at_s=5.0)
+
+
+def _books(state: Path) -> list[Entry]:
+    """The books without their notes, which tell of batches in the order in which they came."""
+    return [replace(entry, note=Note()) for entry in Ledger(state / "ledger").entries()]
 
 
 @pytest.fixture
@@ -113,7 +131,7 @@ def test_events_out_of_order_make_the_same_books(state: Path, tmp_path_factory: 
         record(in_order, seen(batch_id))
     for batch_id in (3, 0, 5, 1, 4, 2):
         record(shuffled, seen(batch_id))
-    assert Ledger(state / "ledger").entries() == Ledger(other / "ledger").entries()
+    assert _books(state) == _books(other)
     assert shuffled.state.batch_id == 5
 
 
@@ -280,3 +298,53 @@ def test_a_plan_that_the_gate_could_not_follow_is_not_booked_as_followed(state: 
     assert entry.plan is None
     assert entry.reason == "open: no pinned plan"
     assert books.faults == 1
+
+
+def test_the_books_note_guard_objective_budget_and_words(state: Path) -> None:
+    objective = Latency(average="2 s")
+    watched, hooks, heard = Watched(guard="rides", objective=objective), Hooks(), list[Event]()
+    hooks.add(heard.append)
+    books = Recorder(loop=LOOP, state=state, identity=(), watched=watched, hooks=hooks)
+    record(books, seen(0))
+    hooks.settle()
+    (entry,) = Ledger(state / "ledger").entries()
+    assert (entry.note.guard, entry.note.objective, entry.note.limit_s) == ("rides", "average", 2.0)
+    assert entry.note.words == "keeping 60 %: every row with the same chance"
+    assert heard == list(events_of(entry))
+
+
+def test_a_fault_is_an_alarm_of_the_next_batch(state: Path) -> None:
+    books = recorder(state)
+    books.complain("the disk\nis full")
+    record(books, seen(0))
+    (entry,) = Ledger(state / "ledger").entries()
+    assert [(alarm.kind, alarm.text) for alarm in entry.note.alarms] == [
+        ("fault", "the disk\\nis full")
+    ]
+    assert entry.note.faults == 1
+
+
+def test_a_batch_is_booked_even_if_nothing_can_be_noted_of_it(state: Path) -> None:
+    class Broken(AverageCost):
+        def forecast(self, state: CostState, rows: float) -> Forecast | None:
+            raise RuntimeError("no idea")
+
+    books = recorder(state, replace(LOOP, cost=Broken()))
+    record(books, seen(0))
+    (entry,) = Ledger(state / "ledger").entries()
+    assert (entry.rows_shed, entry.note) == (40, Note())
+    assert books.faults == 1
+
+
+def test_what_a_batch_spent_on_its_rows_is_its_time_less_what_a_batch_takes_anyway(
+    state: Path,
+) -> None:
+    books = recorder(state)
+    for batch_id in range(6):
+        record(books, replace(seen(batch_id), duration_s=0.5))
+    note = Ledger(state / "ledger").entries()[-1].note
+    forecast = LOOP.cost.forecast(books.state.cost, 60.0)
+    assert forecast is not None
+    assert note.spent_s == pytest.approx(0.5 - forecast.fixed_s, abs=1e-6)
+    assert note.cost is not None
+    assert note.cost.error == pytest.approx(0.0, abs=1e-6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,20 @@ def judge(run: Run, scenario: Scenario) -> Verdict:
             for name, estimate in run.answers.items()
         ),
     )
+
+
+def content(
+    summaries: dict[str, Summary], verdict: Verdict, scenario: Scenario
+) -> dict[str, object]:
+    """Return everything for machines."""
+    return {
+        "objective": str(scenario.objective),
+        "held": verdict.held,
+        "quiet_before": verdict.quiet_before,
+        "quiet_after": verdict.quiet_after,
+        "runs": {name: asdict(summary) for name, summary in summaries.items()},
+        "answers": [{**asdict(answer), "inside": answer.inside} for answer in verdict.answers],
+    }
 
 
 def judged_points(run: Run, scenario: Scenario) -> list[Point]:

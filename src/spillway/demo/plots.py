@@ -16,11 +16,21 @@ from spillway.demo.scenario import Scenario
 _COLOURS = {"unprotected": "#c2410c", "guarded": "#0f766e"}
 _BURST = "#fde68a"
 _GREY = "#6b7280"
+_INK, _FAINT, _PAPER = "#1f2937", "#e5e7eb", "#ffffff"
+_THEMED = {
+    _INK: "ink",
+    _FAINT: "faint",
+    _PAPER: "paper",
+    _GREY: "soft",
+    _BURST: "warn-card",
+    _COLOURS["unprotected"]: "series-1",
+    _COLOURS["guarded"]: "series-2",
+}
 
 
 def draw(runs: dict[str, Run], scenario: Scenario) -> Figure:
     """Draw four panels over one time axis, the burst shaded."""
-    figure = Figure(figsize=(9.0, 9.4), layout="constrained")
+    figure = Figure(figsize=(9.0, 9.4), layout="constrained", facecolor=_PAPER)
     panels = figure.subplots(4, 1, sharex=True)
     _rate(panels[0], scenario)
     _latency(panels[1], runs, scenario)
@@ -28,17 +38,23 @@ def draw(runs: dict[str, Run], scenario: Scenario) -> Figure:
     _kept(panels[3], runs)
     for panel in panels:
         panel.axvspan(scenario.calm_s, scenario.burst_end_s, color=_BURST, alpha=0.45, lw=0)
-        panel.grid(axis="y", color="#e5e7eb", lw=0.8)
+        panel.grid(axis="y", color=_FAINT, lw=0.8)
+        panel.tick_params(colors=_INK)
+        panel.set_facecolor(_PAPER)
+        panel.spines[["left", "bottom"]].set_color(_INK)
         panel.spines[["top", "right"]].set_visible(False)
-    panels[-1].set_xlabel("seconds since the first arrival; the burst is shaded")
+    panels[-1].set_xlabel("seconds since the first arrival; the burst is shaded", color=_INK)
     return figure
 
 
 def svg(figure: Figure) -> str:
-    """Return the figure as SVG text to stand inside a page."""
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "Spillway"})
-    return text.getvalue()[text.getvalue().index("<svg") :]
+    """Return the figure as SVG text to stand inside a page, coloured by that page."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": "Spillway"})
+    text = out.getvalue()[out.getvalue().index("<svg") :]
+    for colour, name in _THEMED.items():
+        text = text.replace(colour, f"var(--{name}, {colour})")
+    return text
 
 
 def save_png(figure: Figure, path: Path) -> None:
@@ -49,7 +65,7 @@ def save_png(figure: Figure, path: Path) -> None:
 def _rate(panel: Axes, scenario: Scenario) -> None:
     times = [0.0, scenario.calm_s, scenario.burst_end_s, scenario.duration_s]
     rates = [scenario.calm_rate, scenario.burst_rate, scenario.calm_rate, scenario.calm_rate]
-    panel.step(times, rates, where="post", color="#1f2937", lw=1.8)
+    panel.step(times, rates, where="post", color=_INK, lw=1.8)
     panel.axhline(scenario.capacity_rate, color=_GREY, ls="--", lw=1.2)
     panel.text(0.3, scenario.capacity_rate, "capacity of the operator", color=_GREY, va="bottom")
     _title(panel, "Rows arriving per second")
@@ -63,12 +79,12 @@ def _latency(panel: Axes, runs: dict[str, Run], scenario: Scenario) -> None:
         latencies = [batch_latency_s(point, scenario) for point in points]
         _line(panel, name, [point.end_s for point in points], latencies)
     limit_s = scenario.objective.limit_s
-    panel.axhline(limit_s, color="#1f2937", ls="--", lw=1.2)
-    panel.text(0.3, limit_s, f"objective: {limit_s:g} s", va="bottom", color="#1f2937")
+    panel.axhline(limit_s, color=_INK, ls="--", lw=1.2)
+    panel.text(0.3, limit_s, f"objective: {limit_s:g} s", va="bottom", color=_INK)
     panel.set_yscale("log")
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     _title(panel, f"Latency of each batch, {scenario.objective.kind} (seconds, logarithmic)")
-    panel.legend(frameon=False, loc="lower right")
+    panel.legend(frameon=False, loc="lower right", labelcolor=_INK)
 
 
 def _backlog(panel: Axes, runs: dict[str, Run]) -> None:
@@ -94,7 +110,7 @@ def _line(panel: Axes, name: str, times: list[float], values: list[float] | list
 
 
 def _title(panel: Axes, text: str) -> None:
-    panel.set_title(text, loc="left", fontsize=10.5, fontweight="bold", color="#111827")
+    panel.set_title(text, loc="left", fontsize=10.5, fontweight="bold", color=_INK)
 
 
 def _thousands(value: float, _: object) -> str:

@@ -6,21 +6,8 @@ from html import escape
 
 from spillway.demo.outcome import Answer, Summary, Verdict
 from spillway.demo.scenario import Scenario
-
-Table = list[list[str]]
-
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #111827; background: #fff;
-       max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.7rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin-top: 2rem }
-p.verdict { font-size: 1.1rem; font-weight: 600; padding: .6rem .9rem; border-radius: .4rem }
-p.held { background: #ccfbf1; color: #134e4a } p.missed { background: #ffedd5; color: #7c2d12 }
-.scroll { overflow-x: auto }
-table { border-collapse: collapse; width: 100% }
-th, td { text-align: right; padding: .35rem .6rem; border-bottom: 1px solid #e5e7eb }
-th:first-child, td:first-child { text-align: left } th { color: #4b5563; font-weight: 600 }
-svg { width: 100%; height: auto } footer { color: #6b7280; font-size: .85rem; margin: 2rem 0 }
-"""
+from spillway.report.page import Table, document, footer, section, table
+from spillway.report.page import verdict as told
 
 
 def summary_table(summaries: dict[str, Summary]) -> Table:
@@ -70,20 +57,19 @@ def page(
     picture: str,
 ) -> str:
     """Return the whole page."""
-    held = "held" if verdict.held else "missed"
-    sections = "".join(f"<h2>{escape(title)}</h2>{_html(table)}" for title, table in tables.items())
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Spillway demo</title><style>{_STYLE}</style></head><body>
-<h1>A burst, with and without a guard</h1>
-<p>{escape(story(scenario))}</p>
-<p class="verdict {held}">{escape(sentence(verdict, scenario))}</p>
-{picture}
-{sections}
-<footer>Made by <code>spillway demo</code>. Latency runs from a row's arrival to the end of the
-batch that processed it.</footer></body></html>
-"""
+    sections = (section(title, table(lines)) for title, lines in tables.items())
+    return document(
+        "Spillway demo",
+        "<h1>A burst, with and without a guard</h1>",
+        f'<p class="lead">{escape(story(scenario))}</p>',
+        told(sentence(verdict, scenario), "held" if verdict.held else "missed"),
+        f'<figure role="img" aria-label="both runs over time">{picture}</figure>',
+        *sections,
+        footer(
+            "Made by spillway demo. Latency runs from a row's arrival to the end of the batch that "
+            "processed it."
+        ),
+    )
 
 
 def story(scenario: Scenario) -> str:
@@ -114,12 +100,3 @@ def sentence(verdict: Verdict, scenario: Scenario) -> str:
         f"The guarded query held {scenario.objective}, shed nothing before and after the burst, "
         "and every truth lies inside its interval."
     )
-
-
-def _html(table: Table) -> str:
-    head, *rows = table
-    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table><tr>{top}</tr>{body}</table></div>'

@@ -178,7 +178,7 @@ class _Notes(ReportListener):
         epoch_s = end["epoch_us"] / 1e6
         start_s = datetime.fromisoformat(report["timestamp"]).timestamp() - epoch_s
         end_s = start_s + report["batchDuration"] / 1e3
-        came = [rows for name, rows in gate.items() if name.startswith("in_")]
+        came = [rows for name, rows in gate.items() if name.startswith("rows_in")]
         return Point(
             batch_id=report["batchId"],
             start_s=start_s,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -12,15 +14,31 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table as RichTable
 
 from spillway.demo import plots, report
-from spillway.demo.outcome import judge, summarise
+from spillway.demo.outcome import content, judge, summarise
 from spillway.demo.run import Point, Run, play
 from spillway.demo.scenario import CORES, Scenario
 from spillway.guard import Guard
+from spillway.report.page import Table
 from spillway.spark.session import local_session
 
 
-def show(scenario: Scenario, *, out: Path, png: Path | None, console: Console) -> bool:
-    """Play the scenario twice, print tables, write the report; say whether the objective held."""
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """Whether the objective held, and all numbers for machines."""
+
+    held: bool
+    content: dict[str, Any]
+
+
+def show(
+    scenario: Scenario,
+    *,
+    out: Path,
+    png: Path | None = None,
+    state: Path | None = None,
+    console: Console,
+) -> Told:
+    """Play the scenario twice, print tables, write the report; keep the books if asked to."""
     console.print(report.story(scenario))
     with console.status("starting Spark"):
         spark = local_session("spillway demo", cores=CORES, log=out.with_suffix(".log"))
@@ -29,6 +47,8 @@ def show(scenario: Scenario, *, out: Path, png: Path | None, console: Console) -
         stage = _Stage(spark=spark, folder=Path(folder), bars=bars)
         stage.warm_up(scenario)
         runs = {name: stage.play(name, scenario) for name in ("unprotected", "guarded")}
+        if state is not None:
+            shutil.copytree(Path(folder) / "guarded" / "spillway", state)
     return _tell(runs, scenario, out=out, png=png, console=console)
 
 
@@ -71,7 +91,7 @@ class _Stage:
 
 def _tell(
     runs: dict[str, Run], scenario: Scenario, *, out: Path, png: Path | None, console: Console
-) -> bool:
+) -> Told:
     verdict = judge(runs["guarded"], scenario)
     summaries = {name: summarise(run, scenario) for name, run in runs.items()}
     tables = {
@@ -86,7 +106,7 @@ def _tell(
         plots.save_png(figure, png)
     console.print(report.sentence(verdict, scenario), style="green" if verdict.ok else "red")
     console.print(f"Report: {out}   Spark's own log: {out.with_suffix('.log')}")
-    return verdict.held
+    return Told(held=verdict.held, content=content(summaries, verdict, scenario))
 
 
 def _bars(console: Console) -> Progress:
@@ -99,7 +119,7 @@ def _bars(console: Console) -> Progress:
     )
 
 
-def _rich(title: str, table: report.Table) -> RichTable:
+def _rich(title: str, table: Table) -> RichTable:
     head, *rows = table
     rich = RichTable(title=title, title_justify="left", header_style="bold")
     for index, name in enumerate(head):

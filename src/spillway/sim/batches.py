@@ -212,12 +212,13 @@ class _Run:
     def _execute(self, rows: Taken, kept: Bools) -> _Attempt:
         """Run a batch from now on; a cold engine and noise stretch all of it."""
         stretch = math.exp(self.engine.noise * self.noise.standard_normal())
-        stretch *= self.engine.cold if self.cold else 1.0
+        stretch *= self.engine.cold if self.cold else self.engine.pace_at(self.now_s)
         per_core = self.workload.factor_at(self.now_s) / self.engine.cores
+        fixed_s = self.engine.fixed_s + self.workload.gate_s * rows.count
         return _Attempt(
             start_s=self.now_s,
-            duration_s=stretch * (self.engine.fixed_s + rows.work_s(kept) * per_core),
-            whole_s=stretch * (self.engine.fixed_s + rows.work_s() * per_core),
+            duration_s=stretch * (fixed_s + rows.work_s(kept) * per_core),
+            whole_s=stretch * (fixed_s + rows.work_s() * per_core),
         )
 
     def _observe(
@@ -289,7 +290,8 @@ class _Run:
         planned_s: float,
     ) -> Batch:
         """Move the clock and the position on and send the news."""
-        self.now_s, self.taken, self.cold = attempt.end_s, rows.first + rows.count, False
+        self.now_s = self.engine.next_s(attempt.start_s, attempt.end_s)
+        self.taken, self.cold = rows.first + rows.count, False
         self.news.post(seen)
         return Batch(
             run=self.run,

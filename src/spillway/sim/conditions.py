@@ -34,10 +34,12 @@ class Workload:
     `slower` on, that many times as much. A shedder's score must name a column of the content.
     With a `key` (a column of integers) the rows' operator reports what they took by it, as a
     guarded operator does on Spark; a shedder's key and utility must then be columns as well.
+    Reading a row and deciding about it takes `gate_s`, kept or not, whatever the number of cores.
     """
 
     arrivals: Schedule
     cost_s: float = 0.0
+    gate_s: float = 0.0
     content: Rows | None = None
     slower: tuple[tuple[float, float], ...] = ()
     key: str | None = None
@@ -45,6 +47,7 @@ class Workload:
     def __post_init__(self) -> None:
         """Reject costs that are none and more rows than fit into memory."""
         _at_least_0("cost_s", self.cost_s)
+        _at_least_0("gate_s", self.gate_s)
         for from_s, factor in self.slower:
             _at_least_0("slower", from_s)
             _at_least_0("slower", factor)
@@ -55,14 +58,17 @@ class Workload:
 
     def factor_at(self, now_s: float) -> float:
         """How many times its usual cost a row takes at this time."""
-        return next((by for from_s, by in sorted(self.slower)[::-1] if from_s <= now_s), 1.0)
+        return _step_at(self.slower, now_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """How batches run: (fixed_s + work of the kept rows / cores) × noise.
+    """How batches run: (fixed_s + gate's time + work of the kept rows / cores) × noise × pace.
 
-    `noise` is the sigma of a lognormal factor, `cold` the factor of the first batch after a start.
+    `noise` is the sigma of a lognormal factor, `cold` the factor of the first batch after a start;
+    from each second named in `pace` on, all of a batch takes that many times as long. Batches begin
+    `gap_s` after the end of the one before, and with `trigger_s` not sooner than so long after
+    its begin.
     `rows_max` caps a batch. `sizes_known` says whether the source's offsets count rows. At each of
     `restarts_s` the query dies, is back after `down_s` and plays its unfinished batch again.
     """
@@ -75,17 +81,35 @@ class Engine:
     sizes_known: bool = True
     restarts_s: tuple[float, ...] = ()
     down_s: float = 5.0
+    gap_s: float = 0.0
+    trigger_s: float = 0.0
+    pace: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         """Reject an engine that no clock could follow."""
-        for name in ("fixed_s", "noise", "cold", "down_s"):
+        for name in ("fixed_s", "noise", "cold", "down_s", "gap_s", "trigger_s"):
             _at_least_0(name, getattr(self, name))
+        for from_s, factor in self.pace:
+            _at_least_0("pace", from_s)
+            _at_least_0("pace", factor)
         if self.cores < 1 or (self.rows_max is not None and self.rows_max < 1):
             raise ValueError(
                 f"cores and rows_max must be >= 1, got {self.cores} and {self.rows_max}"
             )
         if any(not 0 <= at_s < math.inf for at_s in self.restarts_s):
             raise ValueError(f"restarts_s must be finite and >= 0, got {self.restarts_s}")
+
+    def pace_at(self, now_s: float) -> float:
+        """How many times as long as usual a batch takes that begins at this time."""
+        return _step_at(self.pace, now_s)
+
+    def next_s(self, start_s: float, end_s: float) -> float:
+        """When the next batch may begin.
+
+        >>> Engine(trigger_s=10.0).next_s(3.0, 4.0), Engine(gap_s=0.5).next_s(3.0, 4.0)
+        (13.0, 4.5)
+        """
+        return max(end_s + self.gap_s, start_s + self.trigger_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +135,11 @@ class Feedback:
         for name in ("late", "dropped", "doubled"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name)}")
+
+
+def _step_at(steps: tuple[tuple[float, float], ...], now_s: float) -> float:
+    """Return the last factor that has begun; 1 before the first."""
+    return next((by for from_s, by in sorted(steps)[::-1] if from_s <= now_s), 1.0)
 
 
 def _at_least_0(name: str, value: float) -> None:

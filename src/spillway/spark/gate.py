@@ -22,6 +22,7 @@ from spillway.spark import concept_sql
 from spillway.spark.columns import PREFIX, WEIGHT
 from spillway.spark.concept_sql import COUNTED, RATE, GroupColumns
 from spillway.spark.cost_sql import COST, ITEM, TABLE, array_sql, cost_columns
+from spillway.spark.metrics import count_names
 from spillway.spark.uniform import hash_sql, leftover_sql, quoted, uniform_sql
 from spillway.state.gate_log import GateRecord
 from spillway.values import PinnedPlan
@@ -309,7 +310,7 @@ class Gate:
 
     def _came(self, fields: Fields) -> list[Column]:
         """Aggregate over the rows that come in: counts, quantiles of the score."""
-        metrics = self._counts("in")
+        metrics = self._counts("rows_in")
         if self.quantiles:
             rated = f"{_STRATUM} < {len(self.strata)} AND {fields['probed']}"
             score = _if(rated, self._score())
@@ -335,15 +336,16 @@ class Gate:
     def _stayed(self, fields: Fields, kept: str = "") -> list[Column]:
         """Aggregate over the rows that are kept, or for which `kept` is true."""
         priced = [self._column(f"avg({_if(kept, COST)}) AS cost_kept")] if self.key else []
-        return [*self._counts("kept", kept), *priced, *self._arrivals(fields, kept)]
+        return [*self._counts("rows_kept", kept), *priced, *self._arrivals(fields, kept)]
 
-    def _counts(self, prefix: str, condition: str = "") -> list[Column]:
+    def _counts(self, what: str, condition: str = "") -> list[Column]:
+        names = count_names(what, self.names)
         if not self._told_apart:
-            return [self._column(f"count({_if(condition, '1')}) AS {prefix}_0")]
+            return [self._column(f"count({_if(condition, '1')}) AS {names[0]}")]
         also = f" AND {condition}" if condition else ""
         return [
-            self._column(f"count({_if(f'{_STRATUM} = {i}{also}', '1')}) AS {prefix}_{i}")
-            for i in range(len(self.names))
+            self._column(f"count({_if(f'{_STRATUM} = {i}{also}', '1')}) AS {quoted(name)}")
+            for i, name in enumerate(names)
         ]
 
     def _arrivals(self, fields: Fields, kept: str = "") -> list[Column]:

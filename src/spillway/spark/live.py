@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Observation, SparkSession
 
 from spillway.loop import Loop
+from spillway.objective import Latency
 from spillway.spark.batch_watch import BatchWatch, GuardedBatch, watch_batch
 from spillway.spark.listener import GuardListener, subscribe
 from spillway.spark.membership import Membership, reporter_of
 from spillway.spark.recorder import Recorder
+from spillway.state.description import Description
+from spillway.state.description import remember as remember_guard
 from spillway.state.gate_log import remember
+from spillway.state.lease import claim
+from spillway.telemetry.hooks import Hooks
+from spillway.telemetry.teller import Watched
 
 if TYPE_CHECKING:
     from spillway.spark.gate import Gate
@@ -27,13 +33,22 @@ class Live:
     """Listener, recorder and watch of one guard."""
 
     def __init__(
-        self, *, name: str, loop: Loop, state: Path, fair: Membership | None = None
+        self,
+        *,
+        name: str,
+        loop: Loop,
+        state: Path,
+        fair: Membership | None = None,
+        objective: Latency | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
-        """Start with nothing to hear; a member of a fair share tells the others."""
+        """Claim the state folder; a member of a fair share tells the others."""
         self.name = name
+        self._objective, self._hooks = objective, hooks
         self.listener: GuardListener | None = None
         self.recorder: Recorder | None = None
         self._loop, self._state, self._fair = loop, state, fair
+        self._unlocked = claim(state)
         self._unsubscribe: Callable[[], None] = lambda: None
         self._run_id = ""
         self._watch: BatchWatch | None = None
@@ -105,7 +120,37 @@ class Live:
 
     def _new_recorder(self) -> Recorder:
         reporter = reporter_of(self._fair) if self._fair is not None else None
-        return Recorder(loop=self._loop, state=self._state, identity=(), reporter=reporter)
+        watched = Watched(
+            guard=self.name,
+            objective=self._objective,
+            limits=self._loop.limits,
+            **({"window_s": self._fair.window_s} if self._fair else {}),
+        )
+        recorder = Recorder(
+            loop=self._loop,
+            state=self._state,
+            identity=(),
+            reporter=reporter,
+            watched=watched,
+            hooks=self._hooks,
+        )
+        if self._unlocked:
+            recorder.complain(self._unlocked)
+        try:
+            remember_guard(self._state, self._guard())
+        except OSError as error:
+            recorder.complain(f"guard not described: {error}")
+        return recorder
+
+    def _guard(self) -> Description:
+        loop = self._loop
+        return Description.of(
+            self.name,
+            control=loop.controller,
+            shed=loop.shedder,
+            degrade=loop.degrade,
+            limits=loop.limits,
+        )
 
     def _describe(self, recorder: Recorder, gate: Gate | None) -> None:
         """Let the books say how the gate of the batches to come tells rows apart."""

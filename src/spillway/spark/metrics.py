@@ -1,8 +1,13 @@
-"""The metrics of one batch: those of its gate and of its operators as one dictionary."""
+"""The metrics of one batch: those of its gate and of its operators as one dictionary.
+
+They stand in `query.lastProgress.observedMetrics` and in Spark's UI, so their names say what they
+are: `rows_in`, `rows_kept`, and with strata `rows_in_above`, `rows_kept_above`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Metrics = dict[str, Any]
@@ -11,11 +16,25 @@ ASIDE = "aside"  # shed rows that were written aside
 TASKS = "tasks"  # the reports of an operator's tasks; every operator of a guard has some
 
 
+def count_names(what: str, strata: Sequence[str]) -> list[str]:
+    """Name the counts of all strata; those that would be the same have their number in them.
+
+    >>> count_names("rows_in", ["all"]), count_names("rows_in", ["rare", "very rare", "very_rare"])
+    (['rows_in'], ['rows_in_rare', 'rows_in_very_rare_1', 'rows_in_very_rare_2'])
+    """
+    if len(strata) == 1:
+        return [what]
+    plain = [re.sub(r"\W", "_", name) for name in strata]
+    several = {name for name in plain if plain.count(name) > 1}
+    ends = [f"{name}_{i}" if name in several else name for i, name in enumerate(plain)]
+    return [f"{what}_{end}" for end in ends]
+
+
 def merged(found: Iterable[Mapping[str, Any]]) -> Metrics:
     """Join metrics; the reports of all operators stand one after the other.
 
-    >>> merged([{"in_0": 5}, {"tasks": ["a"]}, {"tasks": ["b"]}])
-    {'in_0': 5, 'tasks': ['a', 'b']}
+    >>> merged([{"rows_in": 5}, {"tasks": ["a"]}, {"tasks": ["b"]}])
+    {'rows_in': 5, 'tasks': ['a', 'b']}
     """
     metrics: Metrics = {}
     for each in found:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from spillway.spark.metrics import ASIDE, TASKS
+from spillway.spark.metrics import ASIDE, TASKS, count_names
 from spillway.spark.task_report import decode
 from spillway.state.offsets import total_span
 from spillway.values import GroupsSeen, Observation, StratumCount, TaskReport
@@ -82,15 +82,19 @@ def _groups(metrics: Metrics) -> GroupsSeen | None:
 
 
 def _counts(metrics: Metrics, strata: tuple[str, ...]) -> tuple[StratumCount, ...]:
-    if "in_0" not in metrics:
+    """Read the gate's counts, by their names or by those of release 0.1, which were numbers."""
+    named = zip(
+        strata, count_names("rows_in", strata), count_names("rows_kept", strata), strict=True
+    )
+    known = [
+        (name, came, kept) if came in metrics else (name, f"in_{i}", f"kept_{i}")
+        for i, (name, came, kept) in enumerate(named)
+    ]
+    if not known or known[0][1] not in metrics:
         return ()
     return tuple(
-        StratumCount(
-            name=name,
-            rows_in=metrics[f"in_{i}"],
-            rows_kept=metrics.get(f"kept_{i}", metrics[f"in_{i}"]),
-        )
-        for i, name in enumerate(strata)
+        StratumCount(name=name, rows_in=metrics[came], rows_kept=metrics.get(kept, metrics[came]))
+        for name, came, kept in known
     )
 
 

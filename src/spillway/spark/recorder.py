@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillway.contracts import KeyedShedder
-from spillway.loop import Loop
+from spillway.loop import Loop, state_of
 from spillway.spark.control import printable
 from spillway.state import files
 from spillway.state.ledger import Entry, Ledger
 from spillway.state.memory import Memory
 from spillway.state.plan_log import PlanLog, brief
+from spillway.telemetry.events import events_of
+from spillway.telemetry.health import health
+from spillway.telemetry.hooks import Hooks
+from spillway.telemetry.teller import Teller, Watched
 from spillway.values import LoopState, Observation, PinnedPlan, total_report
 
 if TYPE_CHECKING:
@@ -40,15 +44,22 @@ class Recorder:
         state: Path,
         identity: tuple[str, ...],
         reporter: Reporter | None = None,
+        watched: Watched | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
-        """Start from the last good state in the folder; a `reporter` tells other queries."""
+        """Start from the last good state in the folder; a `reporter` tells other queries.
+
+        `watched` is what the notes in the books say of the guard; `hooks` hear every event.
+        """
         self.loop = loop
         self.identity = identity
         self.gate = ""  # digest of the gate's description
         self.faults = 0
         self._state_folder = state
         self._memory = Memory(folder=state)
-        self._ledger = Ledger(state / "ledger")
+        self._ledger = Ledger(state / "ledger", retain=loop.limits.replay_batches)
+        self._teller = Teller(watched or Watched(limits=loop.limits))
+        self._hooks = hooks or Hooks()
         self._lock = threading.Lock()
         self._reporter = reporter
         self._recorded: deque[tuple[str, int]] = deque(maxlen=1000)
@@ -88,8 +99,20 @@ class Recorder:
             gate=self.gate,
         )
         self._count_faults(entry)
+        entry = self._noted(entry, seen)
         self._ledger.append(entry)
         self._recorded.append((run_id, seen.batch_id))
+        if self._hooks:
+            self._hooks.tell(events_of(entry))
+
+    def _noted(self, entry: Entry, seen: Observation) -> Entry:
+        """Return the entry with its note; the books go on without one if that fails."""
+        try:
+            spent_s, cost = health(self.loop, state_of(self._state, entry.query_id), seen)
+            return self._teller.noted(entry, spent_s=spent_s, cost=cost, faults=self.faults)
+        except Exception as error:  # a user's cost model may raise anything
+            self.complain(f"batch {entry.batch_id} not noted: {type(error).__name__}: {error}")
+            return entry
 
     def _learn(self, seen: Observation, query_id: str, run_id: str) -> None:
         learnt = self.loop.learn(self._state, seen, query_id=query_id, run_id=run_id)
@@ -135,7 +158,9 @@ class Recorder:
     def complain(self, complaint: str) -> None:
         """Count a fault and log it, on one line."""
         self.faults += 1
-        _log.warning("%s", printable(complaint))
+        told = printable(complaint)
+        self._teller.hear(told)
+        _log.warning("%s", told)
 
 
 def _in_brief(seen: Observation) -> Observation:

@@ -115,6 +115,16 @@ def lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
+def lines_from(path: Path, start: int) -> Iterator[tuple[bytes, int]]:
+    """Yield the finished lines from a place in a file on, each with the place behind it."""
+    with os.fdopen(_opened(path, os.O_RDONLY), "rb") as file:
+        file.seek(start)
+        while (line := file.readline(_LIMIT_BYTES)).endswith(b"\n") or len(line) == _LIMIT_BYTES:
+            start += len(line)
+            if line := line.strip():
+                yield line, start
+
+
 def _opened(path: Path, flags: int) -> int:
     """Open a plain file and nothing else: a link may lead anywhere, a pipe would never answer."""
     handle = os.open(path, flags | _NO_LINKS, 0o644)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from spillway.note_values import Note
 from spillway.state import files
 from spillway.state.ledger_sums import Folded, Sums, SumsFile
 from spillway.values import Observation, PinnedPlan
 
-_KIND = "ledger entry"
+KIND = "ledger entry"
 _SEGMENT_BATCHES = 1000
 _NAME = re.compile(r"(?:([0-9a-f]{8})-)?(\d{8,})")
 RETAIN = 10_000  # batches; see `Ledger`
@@ -27,7 +29,7 @@ REFUSED = ("in the operator", "waited too long")  # stratum and reason of what a
 class Entry:
     """One batch in the books. `plan`, `offsets` and `gate` suffice to find its shed rows again.
 
-    `gate` is the digest of the gate's description in the gate log.
+    `gate` is the digest of the gate's description in the gate log; `note` is for those who watch.
     """
 
     query_id: str
@@ -38,6 +40,7 @@ class Entry:
     offsets: str
     started_at_s: float
     gate: str = ""
+    note: Note = field(default_factory=Note)
 
     def __post_init__(self) -> None:
         """Refuse an entry whose strata do not add up to the batch.
@@ -100,7 +103,7 @@ class Ledger:
 
     def append(self, entry: Entry) -> None:
         """Write one batch down and see it safe on disk; refuse one that is folded already."""
-        segment = _Segment.of(self.folder, entry)
+        segment = Segment.of(self.folder, entry)
         until = self._folded_until().get(segment.tag, 0)
         if segment.number < until:
             raise ValueError(
@@ -108,13 +111,22 @@ class Ledger:
                 f"sums; got {entry.batch_id} of query {entry.query_id}"
             )
         begins = not segment.path.exists()
-        files.append_line(segment.path, files.encode(_KIND, entry))
+        files.append_line(segment.path, files.encode(KIND, entry))
         if begins:
             self.fold()
 
     def entries(self, query_id: str | None = None) -> list[Entry]:
         """Return the retained batches in order, each once: the last word on a batch counts."""
         return self._entries(self._sums.read(), query_id)
+
+    def latest(self, count: int) -> list[Entry]:
+        """Return the last batches of the query that was booked last, without reading all books."""
+        segments = sorted(segments_of(self.folder), key=Segment.written_at_ns, reverse=True)
+        found: dict[tuple[str, int], Entry] = {}
+        for segment in segments:
+            if segment.tag == segments[0].tag and len(found) < count:
+                found |= _once(segment.entries())
+        return [entry for _, entry in sorted(found.items())][-count:]
 
     def retained_from(self, query_id: str) -> int:
         """Return the first batch of a query that is not folded, booked or not."""
@@ -136,9 +148,13 @@ class Ledger:
 
     def damaged_lines(self) -> int:
         """Count the lines that cannot be read, left by a crash or by decay."""
-        folded = self._sums.read()
-        lines = (line for each in self._unfolded(folded) for line in files.lines(each.path))
-        return folded.damaged_lines + sum(1 for line in lines if _entry(line) is None)
+        return self._sums.read().damaged_lines + sum(self.damage().values())
+
+    def damage(self) -> Counter[str]:
+        """Say why lines cannot be read, and of how many that is true; without folded ones."""
+        segments = self._unfolded(self._sums.read())
+        lines = (line for each in segments for line in files.lines(each.path))
+        return Counter(fault for line in lines if (fault := _fault(line)))
 
     def fold(self) -> None:
         """Fold the oldest segments into sums while at least `retain` lines stay.
@@ -147,7 +163,7 @@ class Ledger:
         sums are damaged, those before and the segments that are left add up to the same.
         """
         folded = self._sums.read()
-        for segment in _segments(self.folder):
+        for segment in segments_of(self.folder):
             if segment.number < self._sums.previous().until.get(segment.tag, 0):
                 segment.path.unlink(missing_ok=True)
         old = self._old(self._unfolded(folded))
@@ -166,9 +182,9 @@ class Ledger:
             if query_id is None or query == query_id
         ]
 
-    def _old(self, segments: list[_Segment]) -> list[_Segment]:
+    def _old(self, segments: list[Segment]) -> list[Segment]:
         """Return the segments that nobody needs line by line, and those of their query before."""
-        in_time = sorted(segments, key=_Segment.written_at_ns)
+        in_time = sorted(segments, key=Segment.written_at_ns)
         counts = [segment.lines() for segment in in_time]
         last: dict[str, int] = {}
         for place, segment in enumerate(in_time):
@@ -184,13 +200,13 @@ class Ledger:
                 self._until = {}
         return self._until
 
-    def _unfolded(self, folded: Folded) -> list[_Segment]:
-        found = _segments(self.folder)
+    def _unfolded(self, folded: Folded) -> list[Segment]:
+        found = segments_of(self.folder)
         return [each for each in found if each.number >= folded.until.get(each.tag, 0)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment:
+class Segment:
     """A file of lines: a thousand batch ids of one query. Release 0.1 had no tags."""
 
     path: Path
@@ -198,21 +214,25 @@ class _Segment:
     number: int
 
     @classmethod
-    def of(cls, folder: Path, entry: Entry) -> _Segment:
+    def of(cls, folder: Path, entry: Entry) -> Segment:
+        """Return the segment that an entry belongs to."""
         tag = _tag(entry.query_id)
         number = entry.batch_id // _SEGMENT_BATCHES
         return cls(folder / f"{tag}-{number:08d}.jsonl", tag, number)
 
     def entries(self) -> Iterator[Entry]:
+        """Yield the entries that can be read."""
         for line in files.lines(self.path):
             entry = _entry(line)
             if entry is not None:
                 yield entry
 
     def lines(self) -> int:
+        """Count the lines."""
         return sum(1 for _ in files.lines(self.path))
 
     def written_at_ns(self) -> int:
+        """Return when the last line was written."""
         return self.path.stat().st_mtime_ns
 
 
@@ -220,12 +240,13 @@ def _tag(query_id: str) -> str:
     return f"{zlib.crc32(query_id.encode()):08x}"
 
 
-def _segments(folder: Path) -> list[_Segment]:
+def segments_of(folder: Path) -> list[Segment]:
+    """Return the segments in a ledger's folder, by query and number."""
     named = ((path, _NAME.fullmatch(path.stem)) for path in sorted(folder.glob("*.jsonl")))
-    return [_Segment(path, name[1] or "", int(name[2])) for path, name in named if name]
+    return [Segment(path, name[1] or "", int(name[2])) for path, name in named if name]
 
 
-def _fold(folded: Folded, segment: _Segment) -> Folded:
+def _fold(folded: Folded, segment: Segment) -> Folded:
     entries = list(_once(segment.entries()).values())
     damaged = sum(1 for line in files.lines(segment.path) if _entry(line) is None)
     for entry in entries:
@@ -249,6 +270,14 @@ def _sums(entry: Entry) -> Sums:
 
 def _entry(line: bytes) -> Entry | None:
     try:
-        return files.decode(line, _KIND, Entry)
+        return files.decode(line, KIND, Entry)
     except files.BadStateFile:
         return None
+
+
+def _fault(line: bytes) -> str:
+    try:
+        files.decode(line, KIND, Entry)
+    except files.BadStateFile as error:
+        return str(error)
+    return ""

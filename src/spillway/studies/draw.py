@@ -163,7 +163,8 @@ def _bars(axes: Axes, panel: Panel, line: Series, labels: list[str], style: _Sty
     if panel.y_log:
         axes.plot(x, mean, ls="", marker=style.marker, ms=6, color=style.colour)
     else:
-        axes.bar(x, mean, width=0.92 * width, color=style.colour)
+        hatch = None if style.dash == _DASHES[0] else "////"  # a colour that comes again
+        axes.bar(x, mean, width=0.92 * width, color=style.colour, hatch=hatch, edgecolor="white")
     if line.low is not None and line.high is not None:
         axes.vlines(x, _floats(line.low), _floats(line.high), color=INK, lw=1.2)
 

@@ -8,41 +8,13 @@ from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 
+from spillway.report.page import document, footer
 from spillway.studies import draw
 from spillway.studies.run import Order
 from spillway.studies.study import VERDICTS, Claim, Figure, Results, Verdict
 
 _HEAD = ("statement", "paper", "ours", "verdict", "why")
 _CLASS = {"holds": "held", "holds better": "better", "does not hold": "missed"}
-
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1f2937; --paper: #ffffff; --faint: #d1d5db;
-        --soft: #4b5563; --held: #0f766e; --better: #1d4ed8; --missed: #b91c1c; --card: #f3f4f6 }
-@media (prefers-color-scheme: dark) {
-:root { --ink: #e5e7eb; --paper: #111827; --faint: #374151; --soft: #9ca3af; --held: #5eead4;
-        --better: #93c5fd; --missed: #fca5a5; --card: #1f2937; --series-0: #56b4e9;
-        --series-1: #f08a3c; --series-2: #2cc79b; --series-3: #e39bc8; --series-4: #e6b530;
-        --series-5: #a5c8e8 } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-       max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.7rem; margin-bottom: .2rem }
-h2 { font-size: 1.15rem; margin-top: 3rem; border-top: 1px solid var(--faint); padding-top: 1rem }
-.counts { display: flex; gap: 1rem; flex-wrap: wrap; padding: 0; list-style: none }
-.counts li { background: var(--card); border-radius: .5rem; padding: .5rem 1rem; min-width: 8rem }
-.counts b { display: block; font-size: 1.6rem }
-.held { color: var(--held) } .better { color: var(--better) } .missed { color: var(--missed) }
-.scroll { overflow-x: auto }
-table { border-collapse: collapse; width: 100%; font-size: .93rem }
-th, td { text-align: left; vertical-align: top; padding: .4rem .6rem;
-         border-bottom: 1px solid var(--faint) }
-th { color: var(--soft); font-weight: 600 } td.verdict { font-weight: 600; white-space: nowrap }
-.id { color: var(--soft); font-weight: 400; padding-right: .3em }
-.contents { list-style: none; padding: 0 }
-a { color: inherit } .fault { color: var(--soft); font-size: .9rem }
-figure { margin: 1rem 0 } svg { width: 100%; height: auto }
-footer { color: var(--soft); font-size: .85rem; margin: 3rem 0 2rem }
-@media print { h2 { break-before: page } }
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,20 +100,19 @@ def page(found: Findings) -> str:
     """Return the whole page."""
     study = found.order.study
     sections = "".join(_section(found, figure) for figure in found.figures)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(study.title)}</title><style>{_STYLE}</style></head><body>
-<h1>{escape(study.title)}</h1>
-<p>{escape(sentence(found))}</p>
-{_counts(found)}
-{_missed(found)}
-{_contents(found.figures)}
-{sections}
-<footer>Made by <code>{escape(command(found.order))}</code> (study version {study.version}). \
-Lines are means, bands reach from the lowest to the highest value, or as the figure says.</footer>
-</body></html>
-"""
+    return document(
+        study.title,
+        f"<h1>{escape(study.title)}</h1>",
+        f"<p>{escape(sentence(found))}</p>",
+        _counts(found),
+        _missed(found),
+        _contents(found.figures),
+        sections,
+        footer(
+            f"Made by `{command(found.order)}` (study version {study.version}). Lines are means, "
+            "bands reach from the lowest to the highest value, or as the figure says."
+        ),
+    )
 
 
 def command(order: Order) -> str:
