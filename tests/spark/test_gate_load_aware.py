@@ -271,6 +271,6 @@ def test_keys_of_a_megabyte_invalid_text_binary_and_nested_ones_count_exactly(
     guarded, observed = gate.attach_batch(df, plan, "odd key")
     kept = guarded.select("id", "_weight").collect()
     metrics = metrics_of(observed)
-    assert sum(n for name, n in metrics.items() if name.startswith("in_")) == 100
-    assert sum(n for name, n in metrics.items() if name.startswith("kept_")) == len(kept)
+    assert sum(n for name, n in metrics.items() if name.startswith("rows_in")) == 100
+    assert sum(n for name, n in metrics.items() if name.startswith("rows_kept")) == len(kept)
     assert 0.0 < metrics["cost_mean"] < np.inf
