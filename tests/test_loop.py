@@ -112,6 +112,15 @@ def test_the_rise_starts_from_the_floor_when_nothing_was_kept() -> None:
     assert plan.rates == pytest.approx((0.02,))
 
 
+def test_rows_that_an_operator_refused_do_not_close_the_gate() -> None:
+    loop = replace(holding(limits=Limits(rise_max=2.0)), controller=FixedRate(1.0))
+    last = seen(10, rows_kept=0)
+    refused = replace(last, rows_refused=last.rows_in)
+    state = loop.learn(fed(loop), refused, query_id="q", run_id="r")
+    plan, _ = loop.decide(state, BatchAhead(batch_id=11, rows=10.0))
+    assert plan.rates == (1.0,)
+
+
 def test_a_fall_is_not_limited() -> None:
     """A tenfold surprise must be met in that very batch."""
     loop = holding(limits=Limits(rise_max=1.1))

@@ -122,7 +122,8 @@ class Loop:
         """Bound the rise of the kept share, and let a stale signal decay to open."""
         share, reason = budget.share, budget.reason
         if state.seen is not None and state.seen.rows_in:
-            before = _in_complete_rows(state.seen).share
+            passed = state.seen.rows_refused / state.seen.rows_in  # the gate had let them through
+            before = _in_complete_rows(state.seen).share + passed
             share = min(share, self.limits.rise_max * max(before, self.limits.keep_min))
         missed = ahead.batch_id - 1 - state.batch_id - self.limits.stale_batches
         if share < 1.0 and missed > 0:
