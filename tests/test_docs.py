@@ -21,7 +21,8 @@ PART = re.compile(
     r"|(?:^<!-- not run: (?P<reason>[^\n]+) -->\n)?^```python\n(?P<shown>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
-FOLDERS = re.compile(r"""(?<=["'])/(?=(checkpoints|tables|data|shared)/)""")
+# Spark's JVM does not follow the test into its folder, so relative checkpoints are put there too.
+FOLDERS = re.compile(r"""(?<=["'])(/(?=(checkpoints|tables|data|shared)/)|(?=checkpoint["'/]))""")
 
 
 @dataclass(frozen=True)
