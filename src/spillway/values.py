@@ -199,9 +199,10 @@ class ConceptState:
 class Budget:
     """What the coming batch may spend on its rows, beside what all of them would need.
 
-    `keep_min` is the least rate at which rows are kept. `sample` has (cost in ns, worth) of rows
-    like those to come, at the costs by which the gate will tell them apart; may be empty. `concept`
-    is what a concept-driven shedder has learnt.
+    `slack` is the share of `work_s_max` that may come on top before rows go, for work that is
+    mandatory. `keep_min` is the least rate at which rows are kept. `sample` has (cost in ns, worth)
+    of rows like those to come, at the costs by which the gate will tell them apart; may be empty.
+    `concept` is what a concept-driven shedder has learnt.
 
     >>> Budget(work_s_max=0.5, work_s_full=2.0, reason="overload").share
     0.25
@@ -210,13 +211,14 @@ class Budget:
     work_s_max: float
     work_s_full: float
     reason: str
+    slack: float = 0.0
     keep_min: float = 0.0
     sample: tuple[tuple[float, float], ...] = ()
     concept: ConceptState | None = None
 
     def __post_init__(self) -> None:
         """Reject budgets that are no amounts of time."""
-        for name in ("work_s_max", "work_s_full"):
+        for name in ("work_s_max", "work_s_full", "slack"):
             if not getattr(self, name) >= 0:  # also rejects NaN
                 raise ValueError(f"{name} must be >= 0, got {getattr(self, name)}")
 

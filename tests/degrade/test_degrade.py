@@ -140,6 +140,36 @@ def test_the_table_in_the_docs_is_what_comes_out(rows_per_s: int) -> None:
     assert line in DOCS.read_text().splitlines()
 
 
+def test_mandatory_work_takes_the_slack_before_rows_go() -> None:
+    """A sixth of a row's work is mandatory: with half as much again as there is, it just fits."""
+    tight = budget(1 / 9)
+    kept = {slack: _kept(replace(tight, slack=slack)) for slack in (0.0, 0.25, 0.5, 0.6)}
+    assert kept == pytest.approx({0.0: 2 / 3, 0.25: 2.5 / 3, 0.5: 1.0, 0.6: 1.0})
+
+
+def test_optional_work_never_takes_the_slack() -> None:
+    roomy = replace(budget(0.6), slack=0.5)
+    mix = degrade().cut(WorkState(), roomy)[0]
+    assert mix == degrade().cut(WorkState(), budget(0.6))[0]
+
+
+def test_where_batches_take_longer_than_foreseen_no_row_goes() -> None:
+    """One batch in eight takes 1.3 times as long; half of the time is enough for what must be."""
+    steps = hiccups(burst(5_000)).run(80)
+    assert all(step.seen.rows_kept == step.seen.rows_in for step in steps)
+
+
+def _kept(budget: Budget) -> float:
+    return degrade(complete=0.0).cut(WorkState(), budget)[1].share
+
+
+def hiccups(flow: Stream) -> Stream:
+    """Let every eighth batch take 1.3 times as long."""
+    slow = {name: 1.3 * row_s for name, row_s in TIMES.items()}
+    flow.times_s = lambda batch_id: TIMES if batch_id % 8 else slow
+    return flow
+
+
 @given(app=applications(5), share=st.floats(0.0, 1.0), complete=st.sampled_from([0.0, 0.01, 0.3]))
 def test_every_budget_is_filled_by_work_or_by_rows(
     app: tuple[Subtasks, Profile], share: float, complete: float

@@ -194,13 +194,17 @@ def _selection(choice: Choice, whole_s: float) -> Selection:
 
 
 def _left(mix: WorkMix, budget: Budget) -> Budget:
-    """Return the budget for rows: what they take by the mix, and no more than there is."""
+    """Return the budget for rows: what they take by the mix, and no more than there is.
+
+    Optional work fills the budget; mandatory work may take its slack too, before rows go.
+    """
     mixed = mix.less.work + mix.fraction * (mix.more.work - mix.less.work)
     share = mix.complete + (1.0 - mix.complete) * mixed
     reason = _words(budget.reason, mix)
-    if budget.share >= share * (1.0 - 1e-9):  # it fits, but for rounding
-        return replace(budget, work_s_full=budget.work_s_max, reason=reason)
-    return replace(budget, work_s_full=share * budget.work_s_full, reason=reason)
+    full_s, most_s = share * budget.work_s_full, budget.work_s_max * (1.0 + budget.slack)
+    if most_s >= full_s * (1.0 - 1e-9):  # it fits, but for rounding
+        full_s = most_s
+    return replace(budget, work_s_max=most_s, work_s_full=full_s, slack=0.0, reason=reason)
 
 
 def _words(reason: str, mix: WorkMix) -> str:

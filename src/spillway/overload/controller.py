@@ -12,6 +12,7 @@ _FEEDBACK = 0.3  # share of the (logarithmic) latency error that one batch corre
 _GAIN_MIN, _GAIN_MAX = 0.4, 1.1  # anti-windup; the aim never passes the limit itself
 _FORGET = 0.1  # how fast the correction returns to 1 while nothing is shed
 _DURATION_MIN = 0.25  # after an overlong batch: at least this share of the usual duration
+_WHOLE = 0.97  # of the limit: where mandatory work ends and rows go
 _WORK_MIN = 0.25  # at least this share of a batch goes to rows, however large the fixed cost
 
 
@@ -22,7 +23,8 @@ class HoldLatency:
     With back-to-back batches of duration D a row waits `w * D` (w = 1/2 on average, 1 at worst)
     and leaves at the end of its own batch, so D = margin * limit / (1 + w) holds the objective.
     Shedding starts when the batch ahead would break the objective itself, and ends when all of
-    it fits into D again: the gap between the two is the hysteresis.
+    it fits into D again: the gap between the two is the hysteresis. What the margin leaves is the
+    budget's slack: for work that is mandatory, before rows go.
 
     When the rate has fallen to a share s while the batch before ran, the rows in hand may all have
     come early: then they waited 1 - s / 2 of it, and what is shed is shed for that case.
@@ -52,25 +54,32 @@ class HoldLatency:
         """Give the batch the time that the objective leaves it."""
         if ahead is None:
             return Budget(work_s_max=1.0, work_s_full=1.0, reason="cost not known yet")
-        usual_s = self._limit_s(state) / (1.0 + self.objective.wait)
-        left_s = self._left_s(state, seen, waited=self.objective.wait)
+        limit_s = self.margin * self.objective.limit_s * state.gain
+        usual_s = limit_s / (1.0 + self.objective.wait)
+        left_s = self._left_s(limit_s, seen, waited=self.objective.wait)
         shedding = seen is not None and seen.rows_kept < seen.rows_in
         if ahead.duration_s <= (min(usual_s, left_s) if shedding else left_s):
             return Budget(work_s_max=ahead.work_s, work_s_full=ahead.work_s, reason="within limits")
         early = max(self.objective.wait, 1.0 - min(ahead.surge, 1.0) / 2.0)
-        duration_s = min(usual_s, self._left_s(state, seen, waited=early))
-        work_s = max(duration_s - ahead.fixed_s, _WORK_MIN * duration_s)
-        reason = "overload" if ahead.fixed_s < usual_s else "overload by the fixed cost alone"
-        return Budget(work_s_max=work_s, work_s_full=ahead.work_s, reason=reason)
+        work_s = _work_s(min(usual_s, self._left_s(limit_s, seen, waited=early)), ahead)
+        whole_s = _WHOLE * self.objective.limit_s * min(state.gain, 1.0)
+        most_s = _work_s(self._left_s(whole_s, seen, waited=early), ahead)
+        return Budget(
+            work_s_max=work_s,
+            work_s_full=ahead.work_s,
+            reason="overload" if ahead.fixed_s < usual_s else "overload by the fixed cost alone",
+            slack=max(most_s / work_s - 1.0, 0.0),
+        )
 
-    def _limit_s(self, state: ControllerState) -> float:
-        return self.margin * self.objective.limit_s * state.gain
-
-    def _left_s(self, state: ControllerState, seen: Observation | None, *, waited: float) -> float:
+    def _left_s(self, limit_s: float, seen: Observation | None, *, waited: float) -> float:
         """Return how long the batch ahead may take, after its rows waited so many batches."""
-        limit_s = self._limit_s(state)
         waited_s = waited * seen.duration_s if seen else 0.0
         return max(limit_s - waited_s, _DURATION_MIN * limit_s / (1.0 + self.objective.wait))
+
+
+def _work_s(duration_s: float, ahead: Forecast) -> float:
+    """Return what rows may take of a batch of so long."""
+    return max(duration_s - ahead.fixed_s, _WORK_MIN * duration_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,13 @@ from spillway.studies.cs_claims import (
     FRONTIER,
     LIMIT_S,
     NAMES,
+    TURNS,
     claims_rates,
     kept,
     label,
     loads,
-    mean,
     throughput,
+    typical,
 )
 from spillway.studies.cs_run import Play, play
 from spillway.studies.study import Claim, Figure, Panel, Point, Results, Series, Study
@@ -38,6 +39,7 @@ from spillway.workload.search_files import Source
 from spillway.workload.search_work import NUMBERS
 
 LOADS = (0.5, 1.2, 2.0, 5.0)
+_OVERLOADS = tuple(load for load in LOADS if load > 1)
 _QUICK_LOADS = (0.5, 2.0)
 _SHEDDING = tuple(name for name in NAMES if name != EMPTY)
 Value = Callable[[Results, str, float], float]
@@ -45,7 +47,11 @@ Value = Callable[[Results, str, float], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Every handler at every rate, one after the other."""
+    """Every handler at every rate, one after the other.
+
+    Runs of nine seconds scatter. Under overload those that give up work have three turns, each
+    after all others have had theirs, and the median counts.
+    """
 
     id: str = "rates"
     title: str = "Figures 5.2 to 5.6: load handlers at growing rates, on Spark"
@@ -57,21 +63,27 @@ class Rates:
 
     def points(self) -> Sequence[Point]:
         """Return a point for every handler and rate."""
-        return self._points(LOADS, self.seconds)
+        return [
+            *self._points(LOADS, NAMES, self.seconds),
+            *(
+                point
+                for turn in range(1, TURNS)
+                for point in self._points(_OVERLOADS, DEGRADING, self.seconds, turn)
+            ),
+        ]
 
     def quick_points(self) -> Sequence[Point]:
         """Return a few of them, shorter."""
-        return self._points(_QUICK_LOADS, self.quick_seconds)
+        return self._points(_QUICK_LOADS, NAMES, self.quick_seconds)
 
-    def _points(self, loads: Sequence[float], seconds: float) -> list[Point]:
-        tweets = "real" if self.data else "made"
+    def _points(
+        self, loads: Sequence[float], names: Sequence[str], seconds: float, turn: int = 0
+    ) -> list[Point]:
+        same = {"seconds": seconds, "tweets": "real" if self.data else "made", "turn": turn}
         return [
-            Point(
-                label(name, load),
-                {"handler": name, "load": load, "seconds": seconds, "tweets": tweets},
-            )
+            Point(label(name, load, turn), {"handler": name, "load": load, **same})
             for load in loads
-            for name in NAMES
+            for name in names
         ]
 
     def compute(self, point: Point, runs: range, seed: int) -> dict[str, list[float]]:
@@ -130,7 +142,7 @@ def _selections(results: Results) -> list[Panel]:
         Panel(
             f"5.7, 5.8: share of the results for which a subtask ran, load {load:g}",
             tuple(
-                Series(name, names, tuple(mean(results, name, load, key) for key in keys))
+                Series(name, names, tuple(typical(results, name, load, key) for key in keys))
                 for name in DEGRADING
             ),
             "subtask",
@@ -140,11 +152,11 @@ def _selections(results: Results) -> list[Panel]:
 
 
 def _of(key: str) -> Value:
-    return lambda results, name, load: mean(results, name, load, key)
+    return lambda results, name, load: typical(results, name, load, key)
 
 
 def _decided(results: Results, name: str, load: float) -> float:
-    return 1e3 * mean(results, name, load, "decided_s")
+    return 1e3 * typical(results, name, load, "decided_s")
 
 
 def _ratio(results: Results, name: str, load: float) -> float:
