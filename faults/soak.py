@@ -143,9 +143,10 @@ def draw(samples: list[Sample], picture: Path, title: str) -> None:
     batches = [each.batches for each in samples]
     shown = (("driver_mb", "driver, MB"), ("state_mb", "state, MB"), ("state_files", "files"))
     for axis, (name, label) in zip(axes, shown, strict=True):
-        axis.plot(batches, [getattr(each, name) for each in samples])
+        values = [getattr(each, name) for each in samples]
+        axis.plot(batches, values)
         axis.set_ylabel(label)
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.15 * max(values))
         axis.grid(alpha=0.3)
     axes[0].set_title(title)
     axes[-1].set_xlabel("batches")

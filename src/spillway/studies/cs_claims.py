@@ -66,6 +66,7 @@ def claims_profile(results: Results) -> list[Claim]:
     times = {key[3:]: float(v.mean()) for key, v in found.items() if key.startswith("us/")}
     optional = sum(times[name] for name in lost) / sum(times.values())
     few = sorted(lost, key=lambda name: -lost[name])[:3]
+    worth = sum(lost[name] for name in few) / sum(lost.values())
     share = sum(times[name] for name in few) / sum(times.values())
     return [
         claim(
@@ -80,9 +81,8 @@ def claims_profile(results: Results) -> list[Claim]:
             "profile",
             "a few subtasks make most of the accuracy, at a small part of the time",
             "subtasks 6, 7 and 10 make 73 % of it",
-            f"{', '.join(few)}: {sum(lost[n] for n in few) / sum(lost.values()):.0%} of all that "
-            f"can be lost, {share:.0%} of the time",
-            sum(lost[name] for name in few) > 0.5 > share,
+            f"{', '.join(few)}: {worth:.0%} of all that can be lost, {share:.0%} of the time",
+            worth > 0.5 > share,
             why=_PROFILE,
         ),
     ]
