@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -250,6 +251,34 @@ def test_guards_become_members_and_sic_is_read_from_the_records(tmp_path: Path) 
     assert all(isinstance(each.loop.controller, FairBudget) for each in guards)
     with pytest.raises(ValueError, match="guard 'a' must be fresh"):
         sw.FairShare(guards[:1], state=tmp_path / "other")
+
+
+def test_the_sic_of_a_query_is_the_mean_of_its_sources_that_have_rows(tmp_path: Path) -> None:
+    """Half of 300 rows and all of 100, a silent third; another query; one that idles."""
+    now = time.time()
+
+    def told(name: str, owner: str, *counts: int) -> Member:
+        rows_in, rows_kept = counts[:1], counts[1:]
+        state = SicWindow().learn(SicState(), at_s=now, rows_in=rows_in, rows_kept=rows_kept)
+        return member(name, owner=owner, at_s=now, window_s=10.0, sic=state.slots)
+
+    fair = sw.FairShare([guard("a", tmp_path)], state=tmp_path / "fair")
+    publish(
+        tmp_path / "fair",
+        told("left", "pairs", 300, 150),
+        told("right", "pairs", 100, 100),
+        told("silent", "pairs", 0, 0),
+        told("other", "alone", 100, 60),
+        told("idle", "idles", 0, 0),
+    )
+    found = fair.sic_of_queries()
+    assert found == {
+        ("left", "right", "silent"): pytest.approx(150 / (2 * 300) + 100 / (2 * 100)),
+        ("other",): pytest.approx(0.6),
+    }
+    spread = fair.spread()
+    assert spread is not None
+    assert spread.deviation == pytest.approx(0.075)  # of two queries, not of five guards
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from spillway.arguments import folder_of
-from spillway.estimate.sic import SicState, SicWindow, Spread
+from spillway.estimate.sic import SicState, SicWindow, Spread, result_sic
 from spillway.guard import Guard
 from spillway.objective import seconds
-from spillway.state.fair_log import FairLog
+from spillway.state.fair_log import FairLog, Member
 
 
 class FairShare:
@@ -25,7 +27,7 @@ class FairShare:
     folder belong to it too: then `cores` says how many cores they have together.
 
     guards:  the members, before they protect anything; their names must differ. A query with
-             several sources has a guard for each; its SIC is their mean.
+             several sources has a guard for each (`sic_of_queries`).
     weights: what members deserve, by name; 1 for those that are not named. 0 gets what is left.
     cores:   by default those of the applications.
     window:  the source time window, over which shares are made even: several batches long.
@@ -74,10 +76,35 @@ class FairShare:
             for member in self._log.fresh(now_s)
         }
 
+    def sic_of_queries(self) -> dict[tuple[str, ...], float]:
+        """Return the SIC of each query, by the names of its guards: of several sources the mean.
+
+        Guards belong to one query if they have its checkpoint in common. A source of which the
+        window has no rows does not count, and a query to which nothing came is left out.
+        """
+        now_s = time.time()
+        queries: dict[str, list[Member]] = {}
+        for member in self._log.fresh(now_s):
+            queries.setdefault(member.owner, []).append(member)
+        found = {
+            tuple(m.name for m in sources): _sic(sources, now_s) for sources in queries.values()
+        }
+        return {names: sic for names, sic in found.items() if sic is not None}
+
     def spread(self) -> Spread | None:
-        """Return how far the members' SIC lie apart; None while none runs."""
-        sic = self.sic()
+        """Return how far the SIC of the queries lie apart; None while none runs."""
+        sic = self.sic_of_queries()
         return Spread.of(list(sic.values())) if sic else None
+
+
+def _sic(sources: Sequence[Member], now_s: float) -> float | None:
+    """Return the SIC of a query with these sources; None if none of them has rows."""
+    totals = [
+        SicWindow(window_s=source.window_s).totals(SicState(slots=source.sic), now_s=now_s)
+        for source in sources
+    ]
+    came, kept = (np.concatenate(counts) for counts in zip(*totals, strict=True))
+    return result_sic(came, kept) if came.any() else None
 
 
 def _check(

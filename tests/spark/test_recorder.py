@@ -165,6 +165,17 @@ def test_a_batch_without_a_plan_is_a_fault(tmp_path: Path) -> None:
     assert Ledger(tmp_path / "ledger").entries()[0].reason == "open: no pinned plan"
 
 
+def test_a_batch_without_rows_needs_no_plan(tmp_path: Path) -> None:
+    """Of two sources one is silent: Spark leaves its gate out of the batch."""
+    books = recorder(tmp_path)
+    silent = replace(
+        seen(0), rows_in=0, rows_kept=0, strata=(StratumCount(name="all", rows_in=0, rows_kept=0),)
+    )
+    record(books, silent)
+    assert books.faults == 0
+    assert Ledger(tmp_path / "ledger").entries()[0].reason == "no plan needed"
+
+
 def test_the_faults_of_the_plan_are_added_up(tmp_path: Path) -> None:
     pin(tmp_path, 0, faults=3)
     pin(tmp_path, 1, faults=0)

@@ -143,7 +143,7 @@ class Recorder:
         return brief(pinned, keyed=isinstance(self.loop.shedder, KeyedShedder))
 
     def _count_faults(self, entry: Entry) -> None:
-        missing = 1 if entry.seen.strata else 0  # without a gate there is no plan
+        missing = 1 if entry.seen.strata and entry.seen.rows_in else 0  # else no plan is needed
         faults = entry.plan.faults if entry.plan else missing
         if faults:
             self.faults += faults - 1

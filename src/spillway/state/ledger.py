@@ -66,12 +66,22 @@ class Entry:
         """Why rows were shed or kept."""
         if self.plan:
             return self.plan.plan.reason
-        return "open: no pinned plan" if self.seen.strata else "no gate"
+        return unplanned(gated=bool(self.seen.strata), rows_in=self.seen.rows_in)
 
     @property
     def rows_shed(self) -> int:
         """Rows of the batch that the gate or the operator gave up."""
         return self.seen.rows_in - self.seen.rows_kept
+
+
+def unplanned(*, gated: bool, rows_in: int) -> str:
+    """Say what became of a batch without a plan.
+
+    Spark leaves the gate of a source without rows out of the batch, and nobody asks for a plan.
+    """
+    if not gated:
+        return "no gate"
+    return "open: no pinned plan" if rows_in else "no plan needed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

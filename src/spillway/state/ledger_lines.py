@@ -12,7 +12,7 @@ import msgspec
 
 from spillway.note_values import Note
 from spillway.state import files
-from spillway.state.ledger import KIND, Segment, segments_of
+from spillway.state.ledger import KIND, Segment, segments_of, unplanned
 from spillway.state.ledger_sums import Sums, SumsFile
 from spillway.values import Budget, StratumCount
 from spillway.work_values import WorkDone, WorkMix
@@ -73,7 +73,7 @@ class Line(msgspec.Struct, frozen=True):
         """Why rows were shed or kept."""
         if self.plan:
             return self.plan.plan.reason
-        return "open: no pinned plan" if self.seen.strata else "no gate"
+        return unplanned(gated=bool(self.seen.strata), rows_in=self.seen.rows_in)
 
 
 class Tail:

@@ -73,9 +73,20 @@ class Batches:
         came = self.rows_in[inside].sum()
         return float(self.rows_kept[inside].sum() / came) if came else 1.0
 
-    def rows_done(self) -> float:
-        """Return how many rows were kept while it was measured."""
-        return float(self.rows_kept[self.began_s > 0].sum())
+    def rows_done(self, seconds: float, *, within_s: float = np.inf) -> float:
+        """Return how many rows were kept in so many seconds, at the pace of whole batches.
+
+        A batch's rows count evenly from its beginning to that of the next. What was running at the
+        end is not in the books, so the pace is that up to the last beginning. `within_s` counts
+        only batches whose rows had at most that latency on average.
+        """
+        if not self.began_s.size or self.began_s[-1] <= 0:
+            return 0.0
+        in_time = np.nan_to_num(self.latency_s) <= within_s
+        done = np.cumsum(np.where(in_time, self.rows_kept, 0.0)[:-1])
+        reached = np.concatenate([[0.0], done])
+        measured = reached[-1] - np.interp(0.0, self.began_s, reached)
+        return float(measured * seconds / self.began_s[-1])
 
     def mean_latency_s(self) -> float:
         """Return the mean latency of the rows that were measured, from arrival to end of batch."""
