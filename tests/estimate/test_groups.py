@@ -51,7 +51,8 @@ def naive_skewness(groups: list[tuple[list[float], int]]) -> float:
     for values in (np.array(values) for values, _ in groups if len(values) > 2):
         k, apart = values.size, values - values.mean()
         over += float((apart**3).sum()) * k / (k - 1)
-        under += (k - 2) * float(values.std(ddof=1)) ** 3
+        large = 1 + 3 / (4 * (k - 1)) - 3 / (16 * (k - 1) ** 2)
+        under += (k - 2) * float(values.std(ddof=1)) ** 3 / large
     return over / under if under > 0 else 0.0
 
 
@@ -69,10 +70,22 @@ def naive_mean(
         return mean, -math.inf, math.inf
     error = math.sqrt((1 - k / rows) * values.var(ddof=1) / k)
     t = float(stats.t.ppf(0.5 + confidence / 2, k - 1))
-    score = max(t, confidence / (1 - confidence)) if k == 2 else t
+    short, long = naive_scores(k, t, confidence, abs(skewness))
+    below, above = (short, long) if skewness >= 0 else (long, short)
+    return mean, mean - below * error, mean + above * error
+
+
+def naive_scores(k: int, t: float, confidence: float, skewness: float) -> tuple[float, float]:
+    """The two sides, the one of the long tail last."""
     z = float(stats.norm.ppf(0.5 + confidence / 2))
-    tail = skewness * (1 + 2 * z**2) / (6 * math.sqrt(k))
-    return mean, mean - (score + max(-tail, 0)) * error, mean + (score + max(tail, 0)) * error
+    x = skewness * (1 + 2 * z**2) / (6 * z * math.sqrt(k))
+    if k == 2:
+        least = max(t, confidence / (1 - confidence))
+        return least, max(least, t * (1 + x))
+    if k == 3:
+        cone = math.sqrt(math.sqrt(3) * math.pi / 2 / (1 - confidence)) - 3 * math.sqrt(3) / math.pi
+        t = math.sqrt(t * max(t, cone))
+    return t / (1 + 2 * x) ** 0.25, t * (1 + x)
 
 
 @given(groups=GROUPS, confidence=st.sampled_from([0.5, 0.9, 0.95, 0.99]))

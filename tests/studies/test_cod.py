@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from spillway.estimate import groups as estimate
 from spillway.studies import cod, cod_beyond, cod_claims, cod_data, cod_drift, cod_rivals, report
 from spillway.studies.cod_data import Made, Recorded
 from spillway.studies.cod_judge import FEW, MADE, RUN, SCALAR, by_run, mean, p95
+from spillway.studies.cod_limits import LEAST, VARIATION, least_error, limits
 from spillway.studies.cod_rivals import ALL, BEFORE, COD, PAPER, RESERVOIRS, SHIPPED, UNIFORM, equal
 from spillway.studies.cod_windows import Pair, Rows, Window, judge, pairs, starts_of
 from spillway.studies.run import Order
@@ -141,6 +143,50 @@ def test_sample_by_keeps_nothing_of_a_group_that_the_window_before_had_not() -> 
     assert kept.tolist() == [50, 0]  # all that can be
 
 
+# Limits -------------------------------------------------------------------------------------
+
+
+def stated_error(rows: np.ndarray, variation: np.ndarray, kept: np.ndarray) -> float:
+    return float((2 / np.pi) ** 0.5 * (variation * np.sqrt(1 / kept - 1 / rows)).mean())
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.floats(0.01, 2.0)), min_size=1, max_size=4), st.data()
+)
+def test_no_allocation_errs_less_than_the_least_possible(
+    groups: list[tuple[int, float]], data: st.DataObject
+) -> None:
+    """By brute force over all whole numbers of rows, one at least of every group."""
+    rows, variation = (np.array(each, dtype=float) for each in zip(*groups, strict=True))
+    budget = data.draw(st.integers(rows.size, int(rows.sum())))
+    ways = product(*(range(1, int(n) + 1) for n in rows))
+    errors = [stated_error(rows, variation, np.array(k)) for k in ways if sum(k) <= budget]
+    assert least_error(rows, variation, budget) <= min(errors) * (1 + 1e-3) + 1e-9
+
+
+def test_the_least_possible_error_is_met_where_it_can_be() -> None:
+    """Large groups: k ∝ v^(2/3). A small one is kept whole rather than beyond its half."""
+    rows, variation = np.full(3, 1e9), np.array([0.1, 0.4, 2.0])
+    kept = 3000 * variation ** (2 / 3) / (variation ** (2 / 3)).sum()
+    assert least_error(rows, variation, 3000) == pytest.approx(
+        stated_error(rows, variation, kept), rel=1e-4
+    )
+    small = np.array([10.0, 1e9])
+    whole = stated_error(small, np.ones(2), np.array([10.0, 20.0]))
+    assert least_error(small, np.ones(2), 30) == pytest.approx(whole, rel=1e-4)
+
+
+def test_cod_is_close_to_the_least_possible_and_rows_that_do_not_vary_have_no_limits() -> None:
+    pair = next(iter(Made(rows=20_000, windows=1, routes=50).pairs(0, 1)))
+    kept = cod_rivals.by_concept(pair.window, 1_000)[SHIPPED]
+    found = limits(pair.window, float(kept.sum()))
+    spread = np.sqrt(pair.window.groups.variances) / pair.window.groups.means
+    ours = stated_error(pair.window.rows, spread, kept)
+    assert ours / 1.05 < found[f"{LEAST}/error"] <= ours
+    assert 0 < found[f"{VARIATION}/low"] < found[f"{VARIATION}/high"]
+    assert set(limits(window([1, 2], [3.0, 4.0]), 2).values()) == {0.0}
+
+
 # Drift --------------------------------------------------------------------------------------
 
 
@@ -204,6 +250,9 @@ def fake(errors: dict[str, float], *, missing: float = 0.0) -> dict[str, np.ndar
         found[f"{name}/error"] = np.full(4, errors.get(name, 0.05))
         found[f"{name}/kept"] = np.full(4, 0.02)
         found[f"{name}/missing"] = np.full(4, missing)
+    found[f"{LEAST}/error"] = np.full(4, 0.03)
+    for part, size in {"low": 0.1, "middle": 0.2, "high": 0.5}.items():
+        found[f"{VARIATION}/{part}"] = np.full(4, size)
     return found
 
 

@@ -86,7 +86,7 @@ def means(sample: GroupSample, *, confidence: float = 0.95) -> Estimates:
     ... )
     >>> found = means(fares)
     >>> found.value.tolist(), found.low.round(2).tolist(), found.high.round(2).tolist()
-    ([12.0, 31.0], [7.06, 31.0], [16.94, 31.0])
+    ([12.0, 31.0], [6.3, 31.0], [17.7, 31.0])
     """
     value, error = means_and_errors(sample.values, sample.starts, sample.rows)
     return _spread(value, error, *_scores(sample, confidence))

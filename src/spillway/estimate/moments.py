@@ -34,16 +34,19 @@ def means_and_errors(values: Floats, starts: Ints, rows: Ints) -> tuple[Floats, 
 def skewness(values: Floats, starts: Ints) -> float:
     """Return the skewness of the values around the means of their groups, over all groups.
 
-    Σ w κ₃ / Σ w s³ with the unbiased third cumulant κ₃ of a group and w = k - 2: a few rows say
-    nothing about the skewness of their group, but all groups together do. 0 if nothing varies.
+    Σ w κ₃ / Σ w s³ / c with the unbiased third cumulant κ₃ of a group and w = k - 2: a few rows
+    say nothing about the skewness of their group, but all groups together do. 0 if nothing varies.
+    c = 1 + 3 / 4ν - 3 / 16ν², ν = k - 1, because s³ is c times too large on average (for normal
+    values, within 0.1 %): 33 % with three rows.
 
     >>> skewness(np.array([0.0, 0.0, 3.0, 10.0, 10.0, 40.0]), np.array([0, 3, 6])) > 1
     True
     """
     kept = np.diff(starts).astype(np.float64)
     _, squares, cubes = _centred(values, starts)
-    third = np.where(kept > 2, cubes * kept / np.maximum(kept - 1.0, 1.0), 0.0)  # times k - 2
-    spread = np.power(squares / np.maximum(kept - 1.0, 1.0), 1.5)
+    degrees = np.maximum(kept - 1.0, 1.0)
+    third = np.where(kept > 2, cubes * kept / degrees, 0.0)  # times k - 2
+    spread = np.power(squares / degrees, 1.5) / (1.0 + (0.75 - 0.1875 / degrees) / degrees)
     known = np.isfinite(third) & np.isfinite(spread)
     weights = np.maximum(kept - 2.0, 0.0)
     over, under = third[known].sum(), (weights * spread)[known].sum()

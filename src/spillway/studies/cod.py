@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from spillway.shedders.group_sizes import sample_sizes
 from spillway.studies import cod_beyond, cod_claims, cod_panels
 from spillway.studies.cod_data import Made, Recorded, Source, present
 from spillway.studies.cod_drift import Drift
@@ -26,7 +27,9 @@ from spillway.studies.cod_judge import (
     SCALAR,
     TAXI,
 )
+from spillway.studies.cod_limits import limits
 from spillway.studies.cod_rivals import measure
+from spillway.studies.cod_windows import Window
 from spillway.studies.study import Claim, Figure, FigureJob, Panel, Point, Results, Study
 
 _QUICK_ROWS = 20_000
@@ -76,12 +79,20 @@ class Accuracy:
         for run in runs:
             random = np.random.default_rng((5, seed, run))
             for pair in case.source.pairs(run, seed):
+                bounds = self._limits(pair.window, case.shed)
                 for _ in range(case.repeats):
+                    for key, value in bounds.items():
+                        found.setdefault(key, []).append(value)
                     for name, judged in measure(pair, case.shed, random).items():
                         for key, value in judged._asdict().items():
                             found.setdefault(f"{name}/{key}", []).append(value)
                     found.setdefault(RUN, []).append(float(run))
         return found
+
+    def _limits(self, window: Window, shed: float) -> dict[str, float]:
+        """Return what no allocation of as many rows as CoD keeps could do better."""
+        kept = sample_sizes(window.groups, (1.0 - shed) * window.total, allocation="cvopt")
+        return limits(window, float(kept.sum()))
 
     def draw(self, results: Results) -> Figure:
         """Draw the panels."""
@@ -241,6 +252,7 @@ def with_data(folder: str | None) -> Study:
         name="cod",
         title="Concept-Driven Load Shedding (Katsipoulakis et al., 2018)",
         figures=_figures(folder or "", present(folder) if folder else set()),
+        version=2,
     )
 
 
