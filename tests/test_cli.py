@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from spillway import doctor
 from spillway.cli import app
-from spillway.java import Java
+from spillway.demo.run import DemoFailed
+from spillway.java import Java, JavaNotFound
 from spillway.studies import run as studies
 
 run = CliRunner()
@@ -96,6 +97,28 @@ def test_demo_refuses_a_wrong_argument_before_it_starts_spark(
     result = run.invoke(app, ["demo", *arguments])
     assert result.exit_code == 2
     assert message in result.output
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (DemoFailed("the demo's query failed: a worker died"), 3, "a worker died; Spark's own log"),
+        (JavaNotFound("no Java: install one"), 3, "no Java: install one"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_a_demo_that_does_not_end_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
+) -> None:
+    def show(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("spillway.demo.show.show", show)
+    result = run.invoke(app, ["demo", "--json"])
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
 
 
 @pytest.fixture

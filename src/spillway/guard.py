@@ -15,7 +15,7 @@ from spillway.arguments import (
     folder_of,
     in_order_of_pain,
 )
-from spillway.contracts import ConceptShedder, Controller, CostModel, KeyedShedder, Shedder
+from spillway.contracts import Controller, CostModel, Shedder
 from spillway.cost.by_key import CostByKey
 from spillway.degrade.degrade import Degrade
 from spillway.degrade.remembered import Application
@@ -23,10 +23,9 @@ from spillway.loop import Loop
 from spillway.objective import Error, Latency
 from spillway.overload.fair import FairBudget
 from spillway.shedders.uniform import Uniform
-from spillway.state import files, offsets
+from spillway.state import offsets
 from spillway.state.fair_log import FairLog
-from spillway.state.gate_log import GateRecord
-from spillway.state.ledger import Entry, Ledger
+from spillway.state.ledger import Ledger
 from spillway.state.memory import Memory
 from spillway.state.plan_log import PlanLog
 from spillway.telemetry.hooks import Hook, Hooks
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from spillway.degrade.accuracy import Measure
     from spillway.degrade.profile import Profile
     from spillway.degrade.subtask import Subtasks
-    from spillway.spark.concept_sql import GroupColumns
     from spillway.spark.control import Planner
     from spillway.spark.gate import Gate
     from spillway.spark.live import Live
@@ -117,10 +115,20 @@ class Guard:
                   function of them and the batch id. `on_overflow_error` says whether the batch
                   fails if that fails, or whether it is counted in `faults` and logged.
         """
+        from spillway.spark.gate_of import gate_of
+
         check_mode(df, batch_id)
         if overflow is not None and batch_id is None:
             raise ValueError("overflow belongs inside foreachBatch, together with batch_id")
-        new_gate = partial(self._new_gate, df, arrived, identity, protect)
+        new_gate = partial(
+            gate_of,
+            self.loop.shedder,
+            df,
+            arrived=arrived,
+            identity=identity,
+            protect=protect,
+            p99=self.objective is not None and self.objective.kind == "p99",
+        )
         if batch_id is None:
             return self._protect_stream(df, new_gate())
         gate = self._gate_of_batch((arrived, identity, protect), new_gate)
@@ -301,45 +309,28 @@ class Guard:
         error:    a contract that decides how many rows are used, instead of the guard's share; the
                   state then holds the whole window.
         """
-        from spillway.spark.window import SampledWindow
-        from spillway.spark.window_apply import Named, applied
-        from spillway.spark.window_native import NativeWindow
+        from spillway.spark.window_of import Wanted, window_of
         from spillway.spark.window_span import Span
-        from spillway.spark.window_task import WindowTask
 
         self._check_window(df)
-        named = (by,) if isinstance(by, str) else tuple(by or ())
-        function = applied(apply, schema, tuple(values), error, columns)
-        task = WindowTask(
-            apply=function,
-            by=named,
-            values=tuple(values) or ((function.column,) if function.column else ()),
-            allocation=allocation or "cvopt",
+        wanted = Wanted(
+            apply=apply,
+            by=(by,) if isinstance(by, str) else tuple(by or ()),
+            schema=schema,
+            values=tuple(values),
+            columns=columns,
+            allocation=allocation,
             rows_min=rows_min,
-            rows_max=sample_rows if error is None else None,
+            sample_rows=sample_rows,
             error=error,
+            identity=identity,
+        )
+        window = window_of(
+            wanted,
+            Span(time=time, size=size, slide=slide, late=late),
+            seed=Memory(folder=self.state).seed(),
             share=self._window_share(),
         )
-        span = Span(time=time, size=size, slide=slide, late=late)
-        seed = Memory(folder=self.state).seed()
-        window: NativeWindow | SampledWindow
-        if isinstance(function, Named) and not (allocation or values or error):
-            window = NativeWindow(
-                span=span,
-                by=named,
-                function=function,
-                identity=identity,
-                sample_rows=sample_rows,
-                seed=seed,
-            )
-        else:
-            window = SampledWindow(
-                span=span,
-                identity=identity,
-                sample_rows=None if error is not None else sample_rows,
-                seed=seed,
-                task=task,
-            )
         return window.attach(df, self.live.hear_operator(df.sparkSession))
 
     def join(
@@ -468,6 +459,7 @@ class Guard:
 
         `protect` is the predicate of protected rows, needed if it was a Column object.
         """
+        from spillway.spark.gate_of import record_of
         from spillway.spark.replay import replay_of
         from spillway.state.past import Past
 
@@ -475,7 +467,7 @@ class Guard:
             state=self.state,
             checkpoint=self.checkpoint,
             source=source.index,
-            like=_record(self.loop.shedder, protect),
+            like=record_of(self.loop.shedder, protect),
         )
         return replay_of(spark, past, source, batches, protect)
 
@@ -534,38 +526,6 @@ class Guard:
             self._batch_gate = (described, new_gate())
         return self._batch_gate[1]
 
-    def _new_gate(
-        self,
-        df: DataFrame,
-        arrived: str | None,
-        identity: Sequence[str] | None,
-        protect: Column | str | None,
-    ) -> Gate:
-        from spillway.spark import columns
-        from spillway.spark.gate import Gate
-
-        columns.check_columns(df)
-        columns.check_arrived(df, arrived)
-        shedder = self.loop.shedder
-        keyed = shedder if isinstance(shedder, KeyedShedder) else None
-        if keyed is not None:
-            columns.check_key(df, keyed.key)
-        groups = _groups(shedder) if isinstance(shedder, ConceptShedder) else None
-        if groups is not None:
-            groups.check(df)
-        return Gate(
-            identity=columns.identity_of(df, identity),
-            strata=shedder.strata,
-            score=shedder.score,
-            quantiles=shedder.quantiles,
-            key=keyed.key if keyed else None,
-            worth=keyed.worth if keyed else None,
-            groups=groups,
-            protect=protect,
-            arrived=arrived,
-            p99=self.objective is not None and self.objective.kind == "p99",
-        )
-
     def _protect_stream(self, df: DataFrame, gate: Gate) -> DataFrame:
         from spillway.spark.control import plan_column
 
@@ -623,24 +583,15 @@ class Guard:
 
     def _repr_html_(self) -> str:
         """Show the latest batches in a notebook, from the books alone: Spark is not asked."""
-        from spillway.report import status
+        from spillway.report.status import status_of_books
 
-        entries, note = self._latest(status.SHOWN)
-        return status.status(
+        return status_of_books(
             self.name,
-            entries,
+            self.ledger(),
             objective=self.objective,
             shed=repr(self.loop.degrade or self.loop.shedder),
             faults=self.faults,
-            note=note,
         )
-
-    def _latest(self, count: int) -> tuple[list[Entry], str]:
-        """Return the last batches in the books, and what is wrong with those."""
-        try:
-            return self.ledger().latest(count), ""
-        except (OSError, files.BadStateFile) as error:
-            return [], f"the books cannot be read: {error}"
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to other processes (Connect runs `foreachBatch` there) without what is live."""
@@ -659,23 +610,3 @@ def _overflow(to: Target | None, on_error: Literal["fail", "count"]) -> Overflow
     from spillway.spark.overflow import Overflow
 
     return Overflow(to=to, on_error=on_error)
-
-
-def _record(shedder: Shedder, protect: object) -> GateRecord:
-    """Describe the gate of a shedder, but for the identity, which the books have."""
-    return GateRecord(
-        identity=(),
-        strata=shedder.strata,
-        score=shedder.score,
-        key=shedder.key if isinstance(shedder, KeyedShedder) else None,
-        by=shedder.columns if isinstance(shedder, ConceptShedder) else (),
-        protect=protect if isinstance(protect, str) else None,
-        protect_unknown=protect is not None and not isinstance(protect, str),
-    )
-
-
-def _groups(shedder: ConceptShedder) -> GroupColumns:
-    """Return what a concept-driven gate reads of a row."""
-    from spillway.spark.concept_sql import GroupColumns
-
-    return GroupColumns(by=shedder.columns, value=shedder.value, time=shedder.time)

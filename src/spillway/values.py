@@ -10,6 +10,7 @@ from spillway.work_values import WorkDone, WorkMix, WorkState
 
 # The ends of the score's axis. Finite, because JSON has no infinity.
 SCORE_MIN, SCORE_MAX = -sys.float_info.max, sys.float_info.max
+ALL_TASKS = -1  # instance of a report that adds all tasks of a batch up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class TaskReport:
 def total_report(tasks: tuple[TaskReport, ...]) -> TaskReport:
     """Add the tasks of an operator up; what rows cost by key, and by subtask, is left out."""
     return TaskReport(
-        instance=-1,
+        instance=ALL_TASKS,
         rows_in=sum(task.rows_in for task in tasks),
         rows_refused=sum(task.rows_refused for task in tasks),
         busy_ns=sum(task.busy_ns for task in tasks),
@@ -134,11 +135,14 @@ class Observation:
     def work_span_s(self) -> float:
         """How long it took from the first task's begin to the last one's end.
 
-        It is at least what the busiest task did, and no longer than the batch.
+        It is at least what the busiest task did, and no longer than the batch. The books hold all
+        tasks as one, whose work is the sum over those that ran side by side: there the clock alone
+        tells, and the sum only where it does not.
         """
         total = total_report(self.tasks)
         span_ns = total.ended_at_ns - total.begun_at_ns
-        busiest_ns = max((task.busy_ns for task in self.tasks), default=0)
+        alone = [task for task in self.tasks if task.instance != ALL_TASKS or span_ns <= 0]
+        busiest_ns = max((task.busy_ns for task in alone), default=0)
         return min(max(span_ns, busiest_ns) / 1e9, self.duration_s)
 
     @property

@@ -21,7 +21,7 @@ from spillway.cost.sketch import CostSketch
 from spillway.cost.table import CostLookup
 from spillway.sim.workloads import Recipe
 from spillway.state import files
-from spillway.values import CostState, Observation, TaskReport
+from spillway.values import CostState, Observation, TaskReport, total_report
 
 RECIPE = Recipe(rows=4_000, keys=500)
 COSTS = RECIPE.cost_by_key(1)
@@ -282,6 +282,25 @@ def test_tasks_one_after_the_other_take_longer_than_the_busiest() -> None:
     ahead = CostByKey().forecast(learnt(seen(*tasks, duration_s=2.5)), 1_000)
     assert ahead is not None
     assert (ahead.fixed_s, ahead.work_s) == pytest.approx((0.5, 2.0))
+
+
+def test_tasks_that_the_books_hold_as_one_took_as_long_as_they_did_side_by_side() -> None:
+    """Two tasks of 2 s each within 2.1 s; without times of day their sum is all that is known."""
+    tasks = tuple(
+        TaskReport(
+            instance=i,
+            rows_in=5,
+            busy_ns=2 * 10**9,
+            begun_at_ns=begun,
+            ended_at_ns=begun + 2 * 10**9,
+        )
+        for i, begun in enumerate((10**18, 10**18 + 10**8))
+    )
+    batch = seen(*tasks, duration_s=3.0)
+    booked = replace(batch, tasks=(total_report(tasks),))
+    assert (batch.work_span_s, booked.work_span_s) == pytest.approx((2.1, 2.1))
+    timeless = replace(total_report(tasks), begun_at_ns=0, ended_at_ns=0)
+    assert replace(batch, tasks=(timeless,)).work_span_s == 3.0
 
 
 def test_an_operator_that_is_gone_leaves_the_average() -> None:

@@ -58,6 +58,9 @@ def test_without_objective_or_latency_nothing_is_claimed(tmp_path: Path) -> None
     assert verdict_of(unknown)[1] == "warn"
     unmeasured = Run.of(books_of(tmp_path / "b", [entry(0, latency_s=None)]))
     assert "No latency was measured" in verdict_of(unmeasured)[0]
+    another = Run.of(books_of(tmp_path / "c", burst(9)), Latency(p99="2 s"))
+    assert verdict_of(another)[1] == "warn"
+    assert "not measured (the worst row took 2.66 s" in verdict_of(another)[0]
 
 
 def test_what_no_shedding_can_mend_is_said(tmp_path: Path) -> None:

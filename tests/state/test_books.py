@@ -1,12 +1,18 @@
 """Books that cannot be read say why; books that can say what is wrong with them."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from spillway.note_values import Note
+from spillway.objective import Latency
+from spillway.overload.controller import FixedRate, HoldLatency
+from spillway.overload.fair import FairBudget
 from spillway.state import files
 from spillway.state.books import NoBooks, open_books
+from spillway.state.description import held
 from spillway.state.ledger import Ledger
 from tests.report.books import burst, entry, write
 
@@ -81,3 +87,22 @@ def test_the_latest_batches_are_those_of_the_query_booked_last(tmp_path: Path) -
     assert [each.batch_id for each in ledger.latest(3)] == [1007, 1008, 1009]
     assert len(ledger.latest(100)) == 15
     assert Ledger(tmp_path / "none").latest(3) == []
+
+
+def test_the_objective_is_what_the_last_batches_say_and_a_change_is_told(tmp_path: Path) -> None:
+    """The guard's description says 2 s: books of an earlier version have nothing else."""
+    told = [
+        replace(entry(i), note=Note(objective="average", limit_s=limit_s))
+        for i, limit_s in enumerate((2.0, 2.0, 5.0))
+    ]
+    assert str(open_books(write(tmp_path / "a", [entry(0)])).objective) == "average latency <= 2 s"
+    books = open_books(write(tmp_path / "b", told)).of_query()
+    assert str(books.objective) == "average latency <= 5 s"
+    assert any("it was average latency <= 2 s; judged by the last" in note for note in books.notes)
+    assert not open_books(write(tmp_path / "c", told[:2])).of_query().notes
+
+
+def test_a_description_and_the_notes_have_the_objective_of_the_controller() -> None:
+    inner = HoldLatency(objective=Latency(p99="3 s"))
+    assert held(FairBudget(own=inner)) == held(inner) == inner.objective
+    assert held(FixedRate(0.5)) is None

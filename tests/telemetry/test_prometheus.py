@@ -161,6 +161,21 @@ def test_prometheus_accepts_the_rules() -> None:
 
 
 @needs_prometheus
+def test_prometheus_can_read_every_expression_of_the_grafana_dashboard(tmp_path: Path) -> None:
+    panels = json.loads(GRAFANA.read_text())["panels"]
+    asked = [target["expr"].replace("$guard", ".*") for p in panels for target in p["targets"]]
+    assert not any("$" in expression for expression in asked)  # no variable that is not there
+    rules = [{"record": f"panel:{i}", "expr": expr} for i, expr in enumerate(asked)]
+    path = tmp_path / "rules.yml"
+    path.write_text(json.dumps({"groups": [{"name": "grafana", "rules": rules}]}))
+    found = subprocess.run(
+        ["promtool", "check", "rules", str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode == 0, found.stderr
+    assert f"{len(asked)} rules found" in found.stdout
+
+
+@needs_prometheus
 def test_promtool_finds_nothing_to_improve_in_the_metrics(tmp_path: Path) -> None:
     write(tmp_path, Story(name=ODD, subtasks=True, late=1.3), batches=70)
     found = subprocess.run(

@@ -16,7 +16,7 @@ from spillway.overload.controller import HoldLatency
 from spillway.sim.batches import Engine, Trace, Workload, simulate
 from spillway.state.description import Description
 from spillway.state.ledger import Entry
-from spillway.values import Limits, Observation, TaskReport
+from spillway.values import ALL_TASKS, Limits, Observation, TaskReport
 from spillway.what_if import cost as costs
 from spillway.what_if.ask import AS_IT_RAN, Wishes, of_books, of_rate
 from spillway.what_if.outcome import answer
@@ -98,7 +98,7 @@ def test_a_slow_hour_is_slow_again() -> None:
 
 def test_an_operators_own_clock_tells_its_time_from_the_rest() -> None:
     """Batches that are all alike: without the reports nobody could tell the two apart."""
-    report = TaskReport(instance=0, rows_in=1000, busy_ns=1_200_000_000)
+    report = TaskReport(instance=ALL_TASKS, rows_in=1000, busy_ns=1_200_000_000)
     spans = replace(report, begun_at_ns=10**18, ended_at_ns=10**18 + 600_000_000)
     told = costs.fit([batch(1000, 1000, 0.8, tasks=(spans,))] * 5)
     assert (told.fixed_s, told.row_s, told.cores) == (

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from spillway.commands.books import writable
+from spillway.commands.books import failed, writable
 
 
 def demo(
@@ -43,8 +43,9 @@ def demo(
     Takes about two minutes on two cores. Prints a table and writes one self-contained HTML report.
 
     Ends with 0 if the guarded query held its objective from the second batch of the burst on, with
-    1 if not, with 2 if an option makes no sense. (A 95 % interval misses the truth in one of twenty
-    runs: the report says so, the exit code does not.)
+    1 if not, with 2 if an option makes no sense, with 3 if it could not be played to its end, with
+    130 if it was interrupted. (A 95 % interval misses the truth in one of twenty runs: the report
+    says so, the exit code does not.)
 
     Examples:
 
@@ -67,9 +68,17 @@ def demo(
     if quick:
         scenario = replace(scenario, calm_s=8.0, burst_s=8.0, after_s=8.0)
 
-    from spillway.demo.show import show  # pyspark and matplotlib load here, after the checks
+    # pyspark and matplotlib load here, after the checks
+    from spillway.demo.run import DemoFailed
+    from spillway.demo.show import show
+    from spillway.java import JavaNotFound
 
-    told = show(scenario, out=out, png=png, state=state, console=Console(stderr=as_json))
+    try:
+        told = show(scenario, out=out, png=png, state=state, console=Console(stderr=as_json))
+    except JavaNotFound as error:
+        failed(str(error))
+    except DemoFailed as error:
+        failed(f"{error}; Spark's own log: {out.with_suffix('.log')}")
     if as_json:
         typer.echo(json.dumps(told.content, indent=2))
     raise typer.Exit(0 if told.held else 1)

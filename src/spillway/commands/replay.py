@@ -97,6 +97,7 @@ def replay(
         raise typer.BadParameter(str(error)) from error
 
     # pyspark loads here, after the checks
+    from spillway.java import JavaNotFound
     from spillway.spark.replay_run import Order, ReplayFailed, checkpoint_of, imported, run
     from spillway.spark.retained import Retained
     from spillway.spark.session import local_session
@@ -122,7 +123,7 @@ def replay(
         outcome = run(local_session("spillway-replay", cores="*", config=settings), order)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    except (NotRetained, ReplayFailed) as error:
+    except (NotRetained, ReplayFailed, JavaNotFound) as error:
         typer.secho(str(error), fg="red", err=True)
         raise typer.Exit(3) from error
     for line in (*outcome.remarks, *outcome.told):

@@ -54,6 +54,10 @@ class Run:
     answers: dict[str, Estimate]
 
 
+class DemoFailed(RuntimeError):
+    """The demo could not be played to its end; the message says why."""
+
+
 def play(
     spark: SparkSession,
     scenario: Scenario,
@@ -137,9 +141,9 @@ def _wait(query: StreamingQuery, notes: _Notes, scenario: Scenario) -> None:
     while not notes.finished.wait(_POLL_S):
         error = query.exception()
         if error is not None:
-            raise RuntimeError(f"the demo's query failed: {error}")
+            raise DemoFailed(f"the demo's query failed: {str(error).splitlines()[0]}")
         if time.monotonic() - notes.heard_at > _STALL_S + scenario.duration_s:
-            raise RuntimeError(f"the demo's query made no progress for {_STALL_S:g} s")
+            raise DemoFailed(f"the demo's query made no progress for {_STALL_S:g} s")
 
 
 class _Notes(ReportListener):

@@ -45,7 +45,7 @@ def verdict_of(run: Run) -> tuple[str, str]:
     if run.objective is None or held is None:
         return "No objective is known for this run: only what happened is told.", "warn"
     if not held.judged:
-        return f"No latency was measured: nobody knows whether {run.objective} held.", "warn"
+        return f"{_unmeasured(run)}: nobody knows whether {run.objective} held.", "warn"
     judged, late = len(held.judged), len(held.late)
     bound = _said(run.objective)
     if not late:
@@ -58,6 +58,14 @@ def verdict_of(run: Run) -> tuple[str, str]:
     if held.while_starting == late:
         return f"{text} They were the first after a start.", "held"
     return f"{text}{_advice(run)}", "missed" if share < 0.95 else "warn"
+
+
+def _unmeasured(run: Run) -> str:
+    """Say which latency is not known: a 99th percentile is measured only where it is held."""
+    if run.facts.latency_s_worst is None:
+        return "No latency was measured"
+    worst = f"the worst row took {numbers.seconds(run.facts.latency_s_worst)}"
+    return f"This latency was not measured ({worst}, the objective was another one)"
 
 
 def _said(objective: Latency) -> str:
@@ -124,7 +132,7 @@ def _latency(run: Run, points: list[Stretch], began_s: float) -> Chart | None:
         ),
     ]
     p99 = [(at, each.worst(lambda e: e.seen.latency_s_p99)) for at, each in measured]
-    if run.objective is not None and run.objective.kind == "p99":
+    if any(value is not None for _, value in p99):
         lines.insert(1, Line(name="99th percentile", points=p99, colour=3))
     if all(value is None for line in lines for _, value in line.points):
         return None

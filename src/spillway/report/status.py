@@ -9,7 +9,8 @@ from spillway.objective import Latency
 from spillway.report import numbers
 from spillway.report.chart import sparkline
 from spillway.report.facts import held_by
-from spillway.state.ledger import Entry
+from spillway.state import files
+from spillway.state.ledger import Entry, Ledger
 
 SHOWN = 60  # batches
 
@@ -35,6 +36,19 @@ def status(
     body = "".join(_line(*line) for line in lines)
     caption = f'<caption style="text-align:left;font-weight:600">{escape(name)}</caption>'
     return f'<table style="{_TABLE}">{caption}<tbody>{body}</tbody></table>'
+
+
+def status_of_books(
+    name: str, ledger: Ledger, *, objective: Latency | None, shed: str, faults: int
+) -> str:
+    """Return the status of a guard from its ledger, and what is wrong with that."""
+    entries: list[Entry] = []
+    note = ""
+    try:
+        entries = ledger.latest(SHOWN)
+    except (OSError, files.BadStateFile) as error:
+        note = f"the books cannot be read: {error}"
+    return status(name, entries, objective=objective, shed=shed, faults=faults, note=note)
 
 
 def _told(entries: Sequence[Entry], objective: Latency | None) -> list[tuple[str, str, str]]:

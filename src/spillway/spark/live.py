@@ -15,7 +15,7 @@ from spillway.spark.batch_watch import BatchWatch, GuardedBatch, watch_batch
 from spillway.spark.listener import GuardListener, subscribe
 from spillway.spark.membership import Membership, reporter_of
 from spillway.spark.recorder import Recorder
-from spillway.state.description import Description
+from spillway.state.description import Description, held
 from spillway.state.description import remember as remember_guard
 from spillway.state.gate_log import remember
 from spillway.state.lease import claim
@@ -44,7 +44,7 @@ class Live:
     ) -> None:
         """Claim the state folder; a member of a fair share tells the others."""
         self.name = name
-        self._objective, self._hooks = objective, hooks
+        self._objective, self._hooks = objective or held(loop.controller), hooks
         self.listener: GuardListener | None = None
         self.recorder: Recorder | None = None
         self._loop, self._state, self._fair = loop, state, fair
@@ -150,6 +150,7 @@ class Live:
             shed=loop.shedder,
             degrade=loop.degrade,
             limits=loop.limits,
+            objective=self._objective,
         )
 
     def _describe(self, recorder: Recorder, gate: Gate | None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spillway.objective import Latency
 from spillway.state import description, files
-from spillway.state.description import Description
+from spillway.state.description import Description, latency
 from spillway.state.ledger import Entry, Ledger, Totals
 
 _SHOWN = 3
@@ -39,8 +39,24 @@ class Books:
 
     @property
     def objective(self) -> Latency | None:
-        """The objective, if it is known."""
-        return self.guard.objective if self.guard else None
+        """The objective, if it is known: what the batches say, the last one first.
+
+        Every batch says what held for it; the guard's description only fills in for books of an
+        earlier version, whose batches do not.
+        """
+        told = self.objectives
+        return told[-1] if told else self.guard.objective if self.guard else None
+
+    @property
+    def objectives(self) -> list[Latency]:
+        """The objectives that batches had, each once, in the order in which they last held."""
+        last: dict[tuple[str, float], float] = {}
+        for entry in self.entries:
+            note = entry.note
+            if note.objective and note.limit_s:
+                key = (note.objective, note.limit_s)
+                last[key] = max(last.get(key, 0.0), entry.started_at_s)
+        return [latency(*key) for key in sorted(last, key=lambda key: last[key])]
 
     @property
     def queries(self) -> list[str]:
@@ -58,7 +74,8 @@ class Books:
         chosen = tuple(entry for entry in self.entries if entry.query_id == wanted[-1])
         others = len(self.queries) - 1
         more = (f"{others} other queries are in these books: name one with --query",)
-        return replace(self, entries=chosen, notes=self.notes + (more if others else ()))
+        found = replace(self, entries=chosen, notes=self.notes + (more if others else ()))
+        return replace(found, notes=found.notes + _changed(found.objectives))
 
 
 def open_books(state: Path) -> Books:
@@ -79,6 +96,14 @@ def open_books(state: Path) -> Books:
         notes=tuple(filter(None, (complaint, _damaged(damage), _folded(totals, entries)))),
         damaged_lines=sum(damage.values()),
     )
+
+
+def _changed(objectives: list[Latency]) -> tuple[str, ...]:
+    """Say that the objective was another one before."""
+    if len(objectives) < 2:
+        return ()
+    before = ", ".join(str(each) for each in objectives[:-1][-_SHOWN:])
+    return (f"the objective has changed: it was {before}; judged by the last, {objectives[-1]}",)
 
 
 def _ledger(state: Path) -> Ledger:

@@ -63,12 +63,20 @@ class Description:
 
     @classmethod
     def of(
-        cls, name: str, *, control: object, shed: object, degrade: object, limits: Limits
+        cls,
+        name: str,
+        *,
+        control: object,
+        shed: object,
+        degrade: object,
+        limits: Limits,
+        objective: Latency | None = None,
     ) -> Description:
-        """Describe a guard by its parts; one of a fair share has its own controller inside."""
-        inner = getattr(control, "own", control)
-        objective = getattr(inner, "objective", None)
-        known = objective if isinstance(objective, Latency) else None
+        """Describe a guard by its parts; one of a fair share has its own controller inside.
+
+        The objective is by default the one that the controller holds.
+        """
+        inner, known = getattr(control, "own", control), objective or held(control)
         return cls(
             name=name[:_TEXT_MAX],
             control=Part.of(inner),
@@ -84,6 +92,12 @@ class Description:
     def objective(self) -> Latency | None:
         """The objective, None where a controller has none."""
         return latency(self.kind, self.limit_s) if self.kind and self.limit_s else None
+
+
+def held(control: object) -> Latency | None:
+    """Return the objective that a controller holds, also inside one of a fair share; else None."""
+    objective = getattr(getattr(control, "own", control), "objective", None)
+    return objective if isinstance(objective, Latency) else None
 
 
 def latency(kind: str, limit_s: float) -> Latency:

@@ -64,9 +64,8 @@ class Entry:
     @property
     def reason(self) -> str:
         """Why rows were shed or kept."""
-        if self.plan:
-            return self.plan.plan.reason
-        return unplanned(gated=bool(self.seen.strata), rows_in=self.seen.rows_in)
+        planned = self.plan.plan.reason if self.plan else None
+        return why(planned, gated=bool(self.seen.strata), rows_in=self.seen.rows_in)
 
     @property
     def rows_shed(self) -> int:
@@ -74,11 +73,13 @@ class Entry:
         return self.seen.rows_in - self.seen.rows_kept
 
 
-def unplanned(*, gated: bool, rows_in: int) -> str:
-    """Say what became of a batch without a plan.
+def why(planned: str | None, *, gated: bool, rows_in: int) -> str:
+    """Return the plan's reason; without a plan say what became of the batch.
 
     Spark leaves the gate of a source without rows out of the batch, and nobody asks for a plan.
     """
+    if planned is not None:
+        return planned
     if not gated:
         return "no gate"
     return "open: no pinned plan" if rows_in else "no plan needed"

@@ -12,7 +12,7 @@ import msgspec
 
 from spillway.note_values import Note
 from spillway.state import files
-from spillway.state.ledger import KIND, Segment, segments_of, unplanned
+from spillway.state.ledger import KIND, Segment, segments_of, why
 from spillway.state.ledger_sums import Sums, SumsFile
 from spillway.values import Budget, StratumCount
 from spillway.work_values import WorkDone, WorkMix
@@ -71,9 +71,8 @@ class Line(msgspec.Struct, frozen=True):
     @property
     def reason(self) -> str:
         """Why rows were shed or kept."""
-        if self.plan:
-            return self.plan.plan.reason
-        return unplanned(gated=bool(self.seen.strata), rows_in=self.seen.rows_in)
+        planned = self.plan.plan.reason if self.plan else None
+        return why(planned, gated=bool(self.seen.strata), rows_in=self.seen.rows_in)
 
 
 class Tail:

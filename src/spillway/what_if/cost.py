@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from spillway.values import Observation, total_report
+from spillway.values import Observation
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ def fit(batches: Sequence[Observation]) -> BatchCost:
     (0.2, 0.003)
     """
     rows_in, kept, took_s = _columns(batches)
-    span_s = np.array([_span_s(seen) for seen in batches])
+    span_s = np.array([seen.work_span_s for seen in batches])
     if (span_s > 0).all():
         return _with_reports(batches, rows_in, kept, took_s, span_s)
     if kept.max() < _SPREAD_MIN * max(kept.min(), 1.0) and rows_in.max() < _SPREAD_MIN * (
@@ -82,16 +82,6 @@ def noise(cost: BatchCost, batches: Sequence[Observation]) -> float:
     rows_in, kept, took_s = _columns(batches)
     left = np.log(took_s / (cost.duration_s(rows_in, kept) * paces(cost, batches)))
     return float(min(np.median(np.abs(left)) * 1.4826, 0.5)) if len(left) > 2 else 0.0
-
-
-def _span_s(seen: Observation) -> float:
-    """Return how long the operator worked, by the clock; 0 where it did not report.
-
-    The books hold all tasks as one, whose work is the sum over those that ran side by side.
-    """
-    total = total_report(seen.tasks)
-    span_ns = total.ended_at_ns - total.begun_at_ns if total.begun_at_ns else total.busy_ns
-    return min(span_ns / 1e9, seen.duration_s)
 
 
 def _columns(batches: Sequence[Observation]) -> tuple[Floats, Floats, Floats]:

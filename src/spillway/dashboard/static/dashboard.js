@@ -106,11 +106,10 @@ function drawHead() {
   el("state").textContent = NAMES[now];
   el("words").textContent = card.words;
   const over = now === "missed" ? "bad" : "", shed = value(card, "share") < 1 ? "warn" : "";
-  const p99 = value(card, "latency_p99"), [batches, came, kept] = card.counted || [null, null, null];
+  const [batches, came, kept] = card.counted || [null, null, null];
   tiles([
     ["Latency, mean", seconds(value(card, "latency_mean")), bound, card.objective === "average" ? over : ""],
-    none(p99) ? ["Latency, worst row", seconds(value(card, "latency_max")), "p99 not measured", card.objective === "each" ? over : ""]
-      : ["Latency, p99", seconds(p99), `worst row ${seconds(value(card, "latency_max"))}`, card.objective === "p99" ? over : ""],
+    ["Latency, p99", ...worstOf(card), card.objective === "average" ? "" : over],
     ["Rows in", `${rows(value(card, "rate"))}/s`, `kept ${rows(value(card, "kept"))}/s`, ""],
     ["Kept, this batch", percent(value(card, "share")), card.off.length ? `without ${card.off.join(", ")}` : `batch ${card.batch_id ?? "–"}`, shed],
     ["SIC", percent(value(card, "sic")), "of input in results", ""],
@@ -128,6 +127,13 @@ function drawHead() {
   }));
 }
 
+// Where p99 is not measured the worst row bounds it, and the tile says so.
+function worstOf(card) {
+  const p99 = value(card, "latency_p99"), worst = value(card, "latency_max");
+  if (!none(p99)) return [seconds(p99), `worst row ${seconds(worst)}`];
+  return none(worst) ? ["–", "not measured"] : [`≤ ${seconds(worst)}`, "not measured; worst row"];
+}
+
 function tiles(wanted) {
   el("tiles").replaceChildren(...wanted.map(([title, big, small, mark]) => {
     const dt = node("dt"), dd = node("dd"), more = node("small");
@@ -138,7 +144,7 @@ function tiles(wanted) {
 }
 
 const CHARTS = [
-  { title: "Latency", note: "of kept rows, from arrival to the end of their batch", format: seconds, lines: [["mean", "latency_mean", "--c1", { fill: true }], ["p99", "latency_p99", "--c2", {}], ["worst row", "latency_max", "--c9", { width: 1 }], ["objective", "limit", "--limit", { dash: [6, 4] }]] },
+  { title: "Latency", note: "of kept rows, from arrival to the end of their batch", format: seconds, lines: [["mean", "latency_mean", "--c1", { fill: true }], ["p99", "latency_p99", "--c2", {}], ["worst row", "latency_max", "--c9", { width: 1 }], ["objective", "limit", "--limit", { dash: [6, 4] }]], unmeasured: ["latency_p99", "p99 is not measured, it is at most the worst row"] },
   { title: "Rows a second", note: "what came, and what was kept of it", format: rows, lines: [["in", "rate", "--c2", {}], ["kept", "kept", "--c1", { fill: true }]] },
   { title: "Share kept", note: "of the batch, and of the last window's input (SIC)", format: percent, share: true, lines: [["kept", "share", "--c1", { fill: true }], ["SIC", "sic", "--c4", {}], ["accuracy", "accuracy", "--c5", {}]] },
   { title: "Kept, by stratum or subtask", note: "share of its rows that was kept, or that it ran on", format: percent, share: true, lines: [], parts: true },
@@ -175,7 +181,8 @@ function drawChart(chart) {
   const lines = linesOf(chart), band = bandOf(chart, lines);
   if (!lines.length) return null;
   const title = node("h2"), note = node("p"), box = node("section", { class: "chart" }, title, note);
-  title.textContent = chart.title; note.textContent = chart.note;
+  const missing = chart.unmeasured && !lines.some(([, at]) => at === place[chart.unmeasured[0]]);
+  title.textContent = chart.title; note.textContent = missing ? `${chart.note}; ${chart.unmeasured[1]}` : chart.note;
   const make = () => {
     const drawing = new uPlot(options(chart, lines, band, box.clientWidth - 22), values(lines, band), box);
     plots.push({ drawing, box, lines, chart });
