@@ -126,6 +126,13 @@ def test_less_work_is_explained_by_what_random_waits_if_that_is_more() -> None:
         assert why in told
 
 
+def test_where_nothing_was_done_nothing_holds() -> None:
+    nothing = {"useful_s": 0.0, "in_time_s": 0.0, "latency_s": np.nan}
+    found = missed({FAIR: nothing, RANDOM: nothing})
+    for words in ("numerically close", "holds its objective", "useful work", "within 10 s"):
+        assert any(words in statement for statement in found)
+
+
 def test_every_pair_is_told_and_drawn_with_its_order() -> None:
     found = results({FAIR: {"useful_s": 45.0}}, {FAIR: {"useful_s": 60.0, "deviation": 0.02}})
     told = " ".join(claim.ours for claim in study.STUDY.figures[0].claims(found))

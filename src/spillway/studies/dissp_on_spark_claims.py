@@ -71,7 +71,7 @@ def typical(results: Results, name: str, queries: int, key: str) -> float:
 def overload(results: Results, name: str, queries: int) -> float:
     """Return by how much the work that came was more than what was done, in all runs."""
     needed, done = (by_run(results, name, queries, key).sum() for key in ("needed_s", "useful_s"))
-    return float(needed / done)
+    return _over(needed, done)
 
 
 def latencies(results: Results, name: str, queries: int) -> Floats:
@@ -81,9 +81,14 @@ def latencies(results: Results, name: str, queries: int) -> Floats:
 
 
 def ratios(results: Results, queries: int, key: str) -> tuple[float, Floats]:
-    """Return fair over random, in all pairs together and pair by pair."""
+    """Return fair over random, in all pairs together and pair by pair; NaN for over nothing."""
     fair, random = (by_run(results, name, queries, key) for name in (FAIR, RANDOM))
-    return float(fair.sum() / random.sum()), fair / random
+    pairs = [_over(one, other) for one, other in zip(fair, random, strict=True)]
+    return _over(fair.sum(), random.sum()), np.array(pairs)
+
+
+def _over(one: float, other: float) -> float:
+    return float(one / other) if other > 0 else float("nan")
 
 
 def swing(values: Floats, form: str = ".3g") -> str:
@@ -111,14 +116,17 @@ def claims(results: Results) -> list[Claim]:
 
 
 def _close(results: Results, queries: int) -> Claim:
+    """Judge the medians; where nothing was done nothing was measured."""
     deviation, jain = (by_run(results, FAIR, queries, key) for key in ("deviation", "jain"))
+    done = by_run(results, FAIR, queries, "useful_s").min() > 0
+    close = np.median(deviation) <= DEVIATION_MAX and np.median(jain) >= JAIN_MIN
     on = f"{queries} queries at {overload(results, FAIR, queries):.1f} times the capacity"
     return claim(
         "spread",
         f"{on}: SIC are numerically close",
         f"yes (here: deviation ≤ {DEVIATION_MAX}, Jain's index ≥ {JAIN_MIN})",
         f"deviation {swing(deviation, '.4f')}, Jain's index {swing(jain, '.4f')}",
-        bool(np.median(deviation) <= DEVIATION_MAX and np.median(jain) >= JAIN_MIN),
+        bool(close and done),
         why=_NOISE,
     )
 
