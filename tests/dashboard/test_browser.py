@@ -98,8 +98,9 @@ def test_a_running_query_is_drawn_within_2_s_of_a_batch_and_its_history_survives
     with Opened(browser) as opened:
         page = opened.page
         driven.advance(query, to_s=1.0)
+        assert booked.wait(60)
         page.goto(server.url)
-        page.wait_for_selector(".chart canvas")
+        page.wait_for_selector(".chart canvas", timeout=60_000)
         until(page, lambda: page.locator("#name").inner_text() == "rides")
         delays = []
         for to_s, came in ((2.0, "2,000"), (9.0, "9,000"), (10.0, "10 k")):  # calm, burst, calm
