@@ -26,9 +26,8 @@ env: $(VENV)/.installed ## builds .venv from requirements.lock and installs the 
 demo: env ## shows the guard at work on a burst
 	$(BIN)/spillway demo
 
-test: env ## runs the tests and the doctests, those that start Spark last and one by one
-	$(BIN)/pytest -n auto --dist loadfile -m "not spark"
-	$(BIN)/pytest -m spark
+test: env ## runs the tests and the doctests, a file of tests at a time on each of up to four cores
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: env ## runs what CI runs: lint, format, types, layers, tests
 	$(BIN)/ruff check

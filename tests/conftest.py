@@ -1,4 +1,4 @@
-"""One Spark session for all tests, and a stream that is driven batch by batch."""
+"""One Spark session for all tests of a worker, and a stream that is driven batch by batch."""
 
 import json
 import os
@@ -16,20 +16,45 @@ from benchmarks.broker import connector_jars
 from spillway.spark import burst_source
 from spillway.spark.session import local_session
 from spillway.state.ledger import Ledger
+from tests.forked_python import forked_python
+
+# Many short jobs: what the second compiler and its collector would save costs more.
+QUICK_START = "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 settings.register_profile("same-every-time", derandomize=True, deadline=None)
 settings.load_profile("same-every-time")
 
 
 _STARTS_SPARK = {"spark", "faults", "apps", "demo", "test_java.py"}
+# What takes longest comes first, so that the cores are done at about the same time.
+_LONGEST = (
+    "test_fair_share.py",
+    "test_campaign.py",
+    "test_window.py",
+    "test_guard_map.py",
+    "test_guard_run.py",
+    "test_replay.py",
+    "test_guard_stream.py",
+    "test_cluster.py",
+    "test_connect.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts Spark: `make test` runs these one by one, and all others on every core."""
+    """Mark what starts Spark (`-m "not spark"` leaves it out), and begin with it."""
     for item in items:
         wants = "spark" in getattr(item, "fixturenames", ())
         if wants or _STARTS_SPARK & set(item.path.relative_to(item.config.rootpath).parts[1:]):
             item.add_marker("spark")
+    with_spark = {item.path for item in items if item.get_closest_marker("spark")}
+    items.sort(key=lambda item: _turn(item.path, starts_spark=item.path in with_spark))
+
+
+def _turn(path: Path, *, starts_spark: bool) -> int:
+    """Say when a file's turn is; files of the same number keep their order."""
+    if starts_spark and path.name in _LONGEST:
+        return _LONGEST.index(path.name)
+    return len(_LONGEST) + (not starts_spark)
 
 
 @pytest.fixture(scope="session")
@@ -39,14 +64,20 @@ def spark() -> Iterator[SparkSession]:
     config = {
         "spark.master": "local[2,3]",
         "spark.sql.shuffle.partitions": "2",
-        # Many short jobs: what the second compiler and its collector would save costs more.
-        "spark.driver.extraJavaOptions": "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": QUICK_START,
+        # An idle stream asks its source, a Python process, so often.
+        "spark.sql.streaming.pollingDelay": "50ms",
+        # Without checksums half as many files, and for each file Hadoop starts a chmod.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     }
     session = local_session("tests", config={**config, **({"spark.jars": jars} if jars else {})})
     session.sparkContext.setLogLevel("OFF")
-    burst_source.register(session)
-    yield session
-    session.stop()
+    with forked_python() as python:
+        session.sparkContext.pythonExec = str(python)
+        burst_source.register(session)
+        yield session
+        session.stop()
 
 
 @dataclass

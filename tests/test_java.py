@@ -234,6 +234,7 @@ def test_spark_runs_on_the_wheel_where_no_java_is_installed(tmp_path: Path) -> N
         "JAVA_HOME": "",
         "HOME": str(tmp_path),
         "PYTHONPATH": os.pathsep.join(sys.path),
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts sooner
     }
     run = subprocess.run(
         [sys.executable, "-c", COUNT], env=environment, cwd=tmp_path, capture_output=True, text=True

@@ -1,6 +1,6 @@
-"""The main path as a program: `python parity_job.py classic|connect FOLDER` prints JSON.
+"""The main path as a program on Spark Connect: `python parity_job.py FOLDER` prints JSON.
 
-Not a test by itself: `test_connect` runs it in both modes, each in a process of its own.
+Not a test by itself: `test_connect` runs it, and the same function in a classic session.
 """
 
 import json
@@ -16,22 +16,19 @@ from spillway.java import ensure_java
 from spillway.state import files
 
 
-def main(mode: str, folder: Path) -> None:
-    """Run a guarded stream both ways and print what each kept and booked."""
-    spark = session(mode)
-    report = {way: guarded(spark, way, folder / way) for way in ("stream", "batch")}
-    print("REPORT " + json.dumps(report), flush=True)
-    os._exit(0)  # a Connect server in this process takes its time to stop
-
-
-def session(mode: str) -> SparkSession:
-    """Open a classic session, or a Connect server and its client."""
-    if mode == "classic":
-        return sw.local_session("parity")
+def main(folder: Path) -> None:
+    """Open a Connect server and its client, and print what is kept and booked there."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    return SparkSession.builder.remote("local[2]").getOrCreate()
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    print("REPORT " + json.dumps(both_ways(spark, folder)), flush=True)
+    os._exit(0)  # a Connect server in this process takes its time to stop
+
+
+def both_ways(spark: SparkSession, folder: Path) -> dict[str, dict[str, object]]:
+    """Guard a stream as a whole and batch by batch."""
+    return {way: guarded(spark, way, folder / way) for way in ("stream", "batch")}
 
 
 def guarded(spark: SparkSession, way: str, checkpoint: Path) -> dict[str, object]:
@@ -65,4 +62,4 @@ def guarded(spark: SparkSession, way: str, checkpoint: Path) -> dict[str, object
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[1]))

@@ -1,32 +1,49 @@
 """Classic Spark and Spark Connect take the same decisions and keep the same books."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-JOB = Path(__file__).with_name("parity_job.py")
+from tests.conftest import QUICK_START
+from tests.spark import parity_job
 
 
-def run(mode: str, folder: Path) -> Any:
-    done = subprocess.run(
-        [sys.executable, str(JOB), mode, str(folder)],
-        capture_output=True,
+def connecting(folder: Path) -> subprocess.Popen[str]:
+    """Start the job on a Connect server of its own."""
+    return subprocess.Popen(
+        [sys.executable, parity_job.__file__, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=280,
-        check=False,
+        env={**os.environ, "JDK_JAVA_OPTIONS": QUICK_START},
     )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("REPORT ")]
-    assert lines, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def report(job: subprocess.Popen[str]) -> Any:
+    """Wait for the job and return what it reports."""
+    try:
+        printed, _ = job.communicate(timeout=200)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        raise
+    lines = [line for line in printed.splitlines() if line.startswith("REPORT ")]
+    assert lines, printed[-4000:]
     return json.loads(lines[0].removeprefix("REPORT "))
 
 
-def test_the_main_path_is_the_same_on_classic_and_connect(tmp_path: Path) -> None:
+def test_the_main_path_is_the_same_on_classic_and_connect(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     pytest.importorskip("grpc", reason="Spark Connect's packages are not installed")
-    classic, connect = (run(mode, tmp_path / mode) for mode in ("classic", "connect"))
+    with connecting(tmp_path / "connect") as job:
+        found = parity_job.both_ways(spark, tmp_path / "classic")  # while the server starts
+        classic, connect = json.loads(json.dumps(found)), report(job)
     assert connect == classic
     for way in ("stream", "batch"):
         kept, books = classic[way]["kept"], classic[way]["books"]

@@ -212,13 +212,16 @@ import sys
 from pathlib import Path
 import spillway as sw
 from spillway.spark import burst_source
-from tests.conftest import Driven
+from tests.conftest import QUICK_START, Driven
 from tests.spark.test_fair_share import CORES, Running, busy
 from spillway.state.fair_log import FairLog
 
-folder, fair = Path(sys.argv[1]), Path(sys.argv[2])
-spark = sw.local_session("second", cores=1)
+folder, fair, python = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+quick = {"spark.driver.extraJavaOptions": QUICK_START}
+spark = sw.local_session("second", cores=1, config=quick)
+spark.sparkContext.pythonExec = python
 burst_source.register(spark)
+sys.stdin.readline()
 driven = Driven(spark, folder, rows_per_s=200)
 guard = sw.Guard("second", control=sw.FixedRate(1.0), state=driven.state)
 sw.FairShare([guard], state=fair, cores=CORES, window="10 min")
@@ -230,24 +233,29 @@ spark.stop()
 """
 
 
-def test_two_drivers_share_one_budget(queries: Make, tmp_path: Path) -> None:
+def test_two_drivers_share_one_budget(queries: Make, spark: SparkSession, tmp_path: Path) -> None:
     """A second process, with a Spark of its own, names the same folder."""
-    (first,) = queries("first")
-    first.start(busy(300))
-    first.go(2)
-    alone = first.rate
-    second = tmp_path / "second"
+    second, fair, python = tmp_path / "second", tmp_path / "fair", spark.sparkContext.pythonExec
     second.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", _SECOND_DRIVER, str(second), str(tmp_path / "fair")],
-        capture_output=True,
+    with subprocess.Popen(
+        [sys.executable, "-c", _SECOND_DRIVER, str(second), str(fair), python],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2_000:]
-    _, rate, _, app = done.stdout.split()
-    record = FairLog(folder=tmp_path / "fair").read("second")
+    ) as driver:
+        (first,) = queries("first")  # while the other Spark starts
+        first.start(busy(300))
+        first.go(2)
+        alone = first.rate
+        try:
+            printed, failed = driver.communicate("go\n", timeout=200)
+        except subprocess.TimeoutExpired:
+            driver.kill()
+            raise
+    assert driver.returncode == 0, failed[-2_000:]
+    _, rate, _, app = printed.split()
+    record = FairLog(folder=fair).read("second")
     assert record is not None
     first.go(2)  # one that came for long, and one as before
     assert float(rate) < 1.0

@@ -126,9 +126,9 @@ def test_batch_sizes_are_known_exactly_before_the_batch_runs(driven: Driven) -> 
 
 
 def test_a_hundredfold_batch_is_met_in_that_very_batch(driven: Driven) -> None:
-    """Known cost, objective 1 s: the surprise is cut to what fits, the next batch is whole."""
-    seed_state(driven, cost_s=1e-3, rows=100.0)
-    watched = guard(driven, objective=sw.Latency(average="1 s"), control=None)
+    """Known cost, objective 10 s: the surprise is cut to what fits, the next batch is whole."""
+    seed_state(driven, cost_s=1e-2, rows=100.0)
+    watched = guard(driven, objective=sw.Latency(average="10 s"), control=None)
     query = driven.start(watched.protect(driven.stream(), identity=["id"]))
     for batches, at_s in enumerate((0.1, 0.2, 20.0, 20.1), start=1):
         driven.advance(query, to_s=at_s)

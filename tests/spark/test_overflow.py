@@ -23,29 +23,41 @@ def kept_of(rows: DataFrame) -> list[tuple[int, float]]:
     return [(row["id"], row["_weight"]) for row in rows.collect()]
 
 
-def test_kept_and_written_rows_are_all_rows_though_the_batch_ran_twice(
+def test_a_required_overflow_that_fails_fails_the_batch_and_the_second_run_doubles_nothing(
     driven: Driven, tmp_path: Path
 ) -> None:
-    """The sink fails once, after the overflow is written; nothing is doubled by the second run."""
+    """Two guards write aside; one of them fails once, after the other has written its rows."""
     aside, attempts = tmp_path / "aside", []
+
+    def once_broken(shed: DataFrame, batch_id: int) -> None:
+        attempts.append(batch_id)
+        if len(attempts) == 2:
+            raise OSError("no space left")
 
     def each(batch: DataFrame, batch_id: int) -> None:
         rows = watched.protect(batch, batch_id=batch_id, identity=["id"], overflow=aside)
         driven.kept[batch_id] = kept_of(rows)
-        attempts.append(batch_id)
-        if len(attempts) == 2:
-            raise RuntimeError("the sink is away")
+        other.protect(batch, batch_id=batch_id, overflow=once_broken).collect()
 
-    watched = guard(driven, shed=sw.Semantic(utility="value"))
+    def guards(rate: float) -> tuple[sw.Guard, sw.Guard]:
+        shed, control = sw.Semantic(utility="value"), sw.FixedRate(rate)
+        elsewhere = {"state": tmp_path / "other", "checkpoint": driven.checkpoint}
+        return guard(driven, shed=shed, control=control), sw.Guard(
+            "other", control=control, **elsewhere
+        )
+
+    watched, other = guards(0.3)
     query = driven.start_batches(driven.stream(), each)
     driven.advance(query, to_s=1.0)
-    with pytest.raises(StreamingQueryException, match="the sink is away"):
+    with pytest.raises(StreamingQueryException, match="no space left"):
         driven.advance(query, to_s=3.0)
-    watched = guard(driven, shed=sw.Semantic(utility="value"), control=sw.FixedRate(0.9))
+    assert attempts[1] not in [entry.batch_id for entry in other.ledger().entries()]
+    watched, other = guards(0.9)
     query = driven.start_batches(driven.stream(partitions="5"), each)
     driven.advance(query, to_s=3.0)
     entries = [entry for entry in driven.booked(2).entries() if entry.seen.rows_in]
     query.stop()
+    assert attempts[1] == attempts[2]
     shed = driven.spark.read.parquet(str(aside))
     kept = [id_ for ids in driven.kept_ids().values() for id_ in ids]
     assert sorted(kept + [row["id"] for row in shed.collect()]) == list(range(3000))
@@ -56,23 +68,10 @@ def test_kept_and_written_rows_are_all_rows_though_the_batch_ran_twice(
     assert {row["_weight"] for row in shed.select("_weight").distinct().collect()} == {1.0}
 
 
-def test_a_required_overflow_that_fails_fails_the_batch(driven: Driven) -> None:
-    def broken(shed: DataFrame, batch_id: int) -> None:
-        raise OSError("no space left")
-
-    def each(batch: DataFrame, batch_id: int) -> None:
-        watched.protect(batch, batch_id=batch_id, overflow=broken).collect()
-
-    watched = guard(driven)
-    query = driven.start_batches(driven.stream(), each)
-    with pytest.raises(StreamingQueryException, match="no space left"):
-        driven.advance(query, to_s=1.0)
-    assert watched.ledger().entries() == []
-
-
 def test_an_overflow_of_best_effort_that_fails_is_counted_and_the_batch_goes_on(
-    driven: Driven,
+    driven: Driven, tmp_path: Path
 ) -> None:
+    """An open gate beside it writes nothing aside."""
     written: dict[int, list[int]] = {}
 
     def sometimes(shed: DataFrame, batch_id: int) -> None:
@@ -91,8 +90,10 @@ def test_an_overflow_of_best_effort_that_fails_is_counted_and_the_batch_goes_on(
             on_overflow_error="count",
         )
         driven.kept[batch_id] = kept_of(rows)
+        opened.protect(batch, batch_id=batch_id, overflow=str(tmp_path / "aside")).collect()
 
     watched = guard(driven)
+    opened = sw.Guard("open", state=tmp_path / "open", control=sw.FixedRate(1.0))
     query = driven.start_batches(driven.stream(), each)
     for batches, at_s in enumerate((1.0, 3.0, 4.0), start=1):
         driven.advance(query, to_s=at_s)
@@ -106,17 +107,6 @@ def test_an_overflow_of_best_effort_that_fails_is_counted_and_the_batch_goes_on(
     kept = driven.kept_ids()
     assert sorted(written[first.batch_id] + kept[first.batch_id]) == list(range(1000))
     assert sorted(written[last.batch_id] + kept[last.batch_id]) == list(range(3000, 4000))
-
-
-def test_an_open_gate_writes_nothing_aside(driven: Driven, tmp_path: Path) -> None:
-    def each(batch: DataFrame, batch_id: int) -> None:
-        watched.protect(batch, batch_id=batch_id, overflow=str(tmp_path / "aside")).collect()
-
-    watched = guard(driven, control=sw.FixedRate(1.0))
-    query = driven.start_batches(driven.stream(), each)
-    driven.advance(query, to_s=1.0)
-    driven.booked(1)
-    query.stop()
     assert not (tmp_path / "aside").exists()
 
 
