@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,6 +15,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks import report
 from benchmarks.measure import Figure
+
+if TYPE_CHECKING:
+    from benchmarks.stage import Stage
 
 NAMES = (
     "per_batch",
@@ -32,7 +36,8 @@ NAMES = (
     "kafka",
     "what_if",
 )
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = {"replay": DOCS / "replay.md", "kafka": DOCS / "kafka.md"}  # the others: benchmarks.md
 
 
 def main(
@@ -44,7 +49,7 @@ def main(
         bool, typer.Option("--quick", help="Less data, 3 repetitions: a smoke test, not a result.")
     ] = False,
     docs: Annotated[
-        bool, typer.Option("--docs", help="Write the tables into docs/benchmarks.md.")
+        bool, typer.Option("--docs", help="Write the tables and pictures of the docs.")
     ] = False,
 ) -> None:
     """Measure Spillway against named rivals in the same run, on two local cores.
@@ -85,11 +90,13 @@ def main(
     chosen = _known(names or list(NAMES))
     # Wide enough for whole lines where the output is piped into a file.
     console = Console(width=None if Console().is_terminal else 160)
-    figures = _measured(chosen, quick, console)
+    figures = _measured(chosen, quick, docs, console)
     console.print(report.terminal(figures))
     console.print(report.markdown(figures), soft_wrap=True, markup=False, highlight=False)
     if docs:
-        report.quote(PAGE, figures)
+        for name in chosen:
+            page = PAGES.get(name, DOCS / "benchmarks.md")
+            report.quote(page, [figure for figure in figures if figure.benchmark == name])
     missed = [figure for figure in figures if figure.missed]
     for figure in missed:
         assert figure.bound is not None
@@ -106,7 +113,7 @@ def _known(names: list[str]) -> list[str]:
     return names
 
 
-def _measured(names: list[str], quick: bool, console: Console) -> list[Figure]:
+def _measured(names: list[str], quick: bool, docs: bool, console: Console) -> list[Figure]:
     with (
         tempfile.TemporaryDirectory(prefix="spillway-bench-", ignore_cleanup_errors=True) as folder,
         Progress(
@@ -122,18 +129,24 @@ def _measured(names: list[str], quick: bool, console: Console) -> list[Figure]:
         def show(name: str) -> Callable[[str], None]:
             return lambda what: progress.update(task, description=f"{name}: {what}")
 
-        return [figure for name in names for figure in _run(name, Path(folder), quick, show(name))]
+        stage = _stage(Path(folder), quick, docs)
+        return [figure for name in names for figure in _run(name, stage, show(name))]
 
 
-def _run(name: str, folder: Path, quick: bool, tick: Callable[[str], None]) -> list[Figure]:
+def _stage(folder: Path, quick: bool, docs: bool) -> Stage:
+    from benchmarks.broker import connector_jars
     from benchmarks.stage import Stage
     from spillway.spark.session import local_session
 
-    spark = local_session("spillway-benchmarks", cores=2)
+    jars = connector_jars()
+    config = {"spark.jars": jars} if jars else {}
+    spark = local_session("spillway-benchmarks", cores=2, config=config)
     spark.sparkContext.setLogLevel("FATAL")  # stopping a query in mid-batch is no error here
-    figures: list[Figure] = import_module(f"benchmarks.{name}").run(
-        Stage(spark=spark, folder=folder, quick=quick, tick=tick)
-    )
+    return Stage(spark=spark, folder=folder, quick=quick, docs=docs, tick=lambda what: None)
+
+
+def _run(name: str, stage: Stage, tick: Callable[[str], None]) -> list[Figure]:
+    figures: list[Figure] = import_module(f"benchmarks.{name}").run(replace(stage, tick=tick))
     return figures
 
 

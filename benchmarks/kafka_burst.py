@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 import spillway as sw
 from benchmarks.broker import Topics, broker, connector_jars
-from benchmarks.kafka import LIMIT_S
+from benchmarks.kafka import BURST_S, LIMIT_S
 from benchmarks.producer import Producer
 from benchmarks.stage import raise_if_failed
 from spillway.spark.session import local_session
@@ -123,13 +123,14 @@ def recovered_at_s(batches: list[Done], end_s: float) -> float | None:
     return None
 
 
-def summary(notes: Notes, sent: int, begin_s: float, end_s: float) -> dict[str, float]:
+def summary(notes: Notes, sent: int, begin_s: float, end_s: float) -> dict[str, Any]:
     """Reduce a run to the lines of the table; a run that never recovered counts as given up."""
     batches = [batch for batch in notes.batches if batch.at_s > begin_s]
     burst = [batch for batch in batches if begin_s <= batch.arrived_s < end_s]
     recovered = recovered_at_s(notes.batches, end_s) or end_s + GIVE_UP_S
     rows = sum(batch.rows for batch in burst)
     return {
+        "trace": [[b.at_s - begin_s, b.latency_s, b.lag_rows, b.rows] for b in notes.batches],
         "latency_s": sum(batch.rows * batch.latency_s for batch in burst) / max(rows, 1),
         "latency_s_worst": max(batch.latency_s for batch in batches),
         "latency_s_held": max(batch.latency_s for batch in burst[1:]),
@@ -151,7 +152,7 @@ def main() -> None:
             topics = Topics(spark, address)
             topics.create(_TOPIC, 2)
             topics.close()
-            found = play(spark, address, way, folder, burst_s=15.0 if size else 60.0)
+            found = play(spark, address, way, folder, burst_s=15.0 if size else BURST_S)
             spark.stop()
     Path(out).write_text(json.dumps(found))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 import spillway as sw
+from benchmarks.broker import MISSING, Topics, broker, connector_jars
 from benchmarks.measure import Bound, Figure, interleaved, ratios, seconds
 from benchmarks.stage import Stage, guarded, raise_if_failed, to_noop
 from spillway.spark import burst_source
@@ -45,7 +47,17 @@ def run(stage: Stage) -> list[Figure]:
         figures.append(_compared(stage, ran, f"Parquet, {name}, {BATCHES} x {rows:,} rows"))
     ran = _burst(stage, stage.size(200_000, 20_000))
     figures.append(_compared(stage, ran, "spillway-burst, Uniform"))
-    return figures
+    return figures + _on_kafka(stage, stage.size(200_000, 20_000))
+
+
+def _on_kafka(stage: Stage, rows: int) -> list[Figure]:
+    """The same on a real broker, where there is one."""
+    if connector_jars() is None:
+        print(MISSING, file=sys.stderr)
+        return []
+    with broker(stage.new_folder()) as address:
+        ran = _kafka(stage, address, rows)
+        return [_compared(stage, ran, f"Kafka, Uniform, {BATCHES} x {rows:,} rows")]
 
 
 def _compared(stage: Stage, ran: Ran, what: str) -> Figure:
@@ -72,6 +84,8 @@ def _scan(stage: Stage, ran: Ran) -> DataFrame:
     """Read all rows of the same range, and do nothing with them."""
     if ran.source.format == "parquet":
         return stage.spark.read.schema(SCHEMA).parquet(ran.source.options["path"])
+    if ran.source.format == "kafka":
+        return stage.spark.read.format("kafka").options(**ran.source.options).load()
     past = Past(state=ran.guard.state, checkpoint=ran.guard.checkpoint)
     found = past.batches(ran.batches)
     return ran.source.rows(stage.spark, found, ran.guard.checkpoint).rows
@@ -103,17 +117,33 @@ def _burst(stage: Stage, rows: int) -> Ran:
     return _ran(stage, stream, source, sw.Uniform())
 
 
+def _kafka(stage: Stage, address: str, rows: int) -> Ran:
+    """Let a stream read rows of 100 bytes from a topic of two partitions."""
+    topics = Topics(stage.spark, address)
+    topics.create("rides", 2)
+    topics.close()
+    text = ("concat(id, repeat('x', 90)) AS value", "'rides' AS topic", "int(id % 2) AS partition")
+    made = stage.spark.range(rows * BATCHES).selectExpr(*text).write.format("kafka")
+    made.option("kafka.bootstrap.servers", address).save()
+    options = {"kafka.bootstrap.servers": address, "subscribe": "rides"}
+    limits = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(rows)}
+    stream = stage.spark.readStream.format("kafka").options(**options, **limits).load()
+    source = Retained(format="kafka", options=options)
+    return _ran(stage, stream, source, sw.Uniform(), identity=None)
+
+
 def _ran(
     stage: Stage,
     stream: DataFrame,
     source: Retained,
     shed: sw.Uniform | sw.Semantic | sw.ConceptDriven,
+    identity: tuple[str, ...] | None = ("id",),
 ) -> Ran:
     """Run the guarded stream to its end and return what it left behind."""
     checkpoint: Path = stage.new_folder()
     stage.tick("running the stream")
     with guarded(stage, checkpoint, control=sw.FixedRate(KEEP), shed=shed) as guard:
-        kept = guard.protect(stream, identity=["id"])
+        kept = guard.protect(stream, identity=identity)
         writer = kept.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
         query = writer.start()
         query.processAllAvailable()

@@ -20,12 +20,13 @@ _numbers = count()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Where a benchmark runs. `quick` asks for less data and fewer repetitions."""
+    """Where a benchmark runs. `quick` asks for less data, `docs` for the pictures of the docs."""
 
     spark: SparkSession
     folder: Path
     quick: bool
     tick: Tick
+    docs: bool = False
 
     def size(self, full: int, quick: int) -> int:
         """Choose between the two sizes of a run."""

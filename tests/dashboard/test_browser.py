@@ -112,17 +112,18 @@ def test_a_running_query_is_drawn_within_2_s_of_a_batch_and_its_history_survives
         assert max(delays) < 2.0, f"from a batch in the books to the page: {delays} s"
         assert "keeping 2" in page.locator("#words").inner_text().lower()  # about 25 %
         assert drawn(page) >= 3
-        assert page.evaluate("data.rows[0].length") == 4
+        batches = len(heard)
+        assert shown_batches(page) == batches >= 4
         assert tile(page, "Latency, p99").startswith("≤")  # no objective asks for it
         assert "not measured" in tile(page, "Latency, p99")
         page.reload()
-        until(page, lambda: shown_batches(page) == 4)
+        until(page, lambda: shown_batches(page) == batches)
         query.stop()
         again = sw.Guard("rides", control=sw.FixedRate(0.25), state=driven.state)
         query = driven.start(again.protect(driven.stream(), arrived="arrived"))
         driven.advance(query, to_s=11.0)
-        until(page, lambda: shown_batches(page) == 5)
-        assert tile(page, "In all").startswith("11 k")
+        until(page, lambda: tile(page, "In all").startswith("11 k"))
+        assert shown_batches(page) > batches
     server.stop()
     query.stop()
 
