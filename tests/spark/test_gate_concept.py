@@ -256,8 +256,8 @@ def test_a_replayed_batch_keeps_the_same_rows(driven: Driven) -> None:
     query.stop()
     first = dict(driven.kept)
     last = max(batch for batch, rows in first.items() if rows)
-    for stale in (f"commits/{last}", f"commits/.{last}.crc"):
-        (driven.checkpoint / stale).unlink(missing_ok=True)  # as if the driver had died before the commit
+    for stale in (f"commits/{last}", f"commits/.{last}.crc"):  # as if the driver had died before
+        (driven.checkpoint / stale).unlink(missing_ok=True)
     driven.kept.clear()
     other = guard(driven, shed=ConceptDriven(by="key", decay=0.1), control=sw.FixedRate(0.9))
     stream = driven.stream(partitions="5").repartition(3)
