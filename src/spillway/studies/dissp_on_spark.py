@@ -41,7 +41,7 @@ from spillway.studies.study import Claim, Figure, Panel, Point, Results, Series,
 Floats = NDArray[np.float64]
 
 SPLITS: dict[str, Split] = {FAIR: "fair", RANDOM: "random", ALONE: "alone", NONE: "none"}
-WORK_PER_S = {2: 2.8, 8: 1.8, 12: 1.3}  # by the number of queries: about twice the capacity
+WORK_PER_S = {2: 2.8, 8: 2.4, 12: 1.8}  # by the number of queries: about twice the capacity
 SHOWN = 8  # queries that are run in pairs and drawn over time
 PAIRS = 4  # of which every other begins with random
 
