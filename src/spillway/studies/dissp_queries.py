@@ -167,7 +167,7 @@ def _watch(running: Sequence[StreamingQuery], seconds: float) -> None:
         for query in running:
             error = query.exception()
             if error is not None:
-                raise RuntimeError(f"the query failed: {error}")
+                raise spark_run.failure(error)
         pause.wait(min(left_s, 1.0))
 
 

@@ -132,10 +132,24 @@ def _wait(query: StreamingQuery, stream: Stream) -> None:
     while _rows_read(query) < stream.rows:
         error = query.exception()
         if error is not None:
-            raise RuntimeError(f"the query failed: {error}")
+            raise failure(error)
         if time.monotonic() > deadline:
             raise RuntimeError(f"the query read {_rows_read(query)} of {stream.rows} rows only")
         pause.wait(_POLL_S)
+
+
+def failure(error: BaseException) -> RuntimeError:
+    """Return an error that tells, in a line each, why a query failed, down to the last cause.
+
+    >>> str(failure(ValueError("a row too many")))
+    'the query failed: a row too many'
+    """
+    told: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        told.append(str(cause).partition("\n")[0] or type(cause).__name__)
+        cause = getattr(cause, "_cause", None)  # Spark's own errors, which leave `__cause__` empty
+    return RuntimeError(f"the query failed: {' <- '.join(told)}")
 
 
 def _rows_read(query: StreamingQuery) -> int:
