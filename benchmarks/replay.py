@@ -104,7 +104,8 @@ def _files(stage: Stage, rows: int, shed: sw.Uniform | sw.Semantic | sw.ConceptD
         lambda spark: spark.range(0, rows * BATCHES, 1, BATCHES).selectExpr(*text),
     )
     options = {"path": path, "maxFilesPerTrigger": "1"}
-    stream = stage.spark.readStream.schema(SCHEMA).options(**options).parquet(path)
+    reader = stage.spark.readStream.format("parquet").schema(SCHEMA)
+    stream = reader.options(**options).load()
     source = Retained(format="parquet", options=options, schema=SCHEMA)
     return _ran(stage, stream, source, shed)
 
