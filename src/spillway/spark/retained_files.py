@@ -32,7 +32,7 @@ _STREAMS_OWN = frozenset(
         "sourcearchivedir",
     }
 )
-_URL, _KEY = PREFIX + "url", PREFIX + "url_hash"
+_URL, _KEY, _FILE = PREFIX + "url", PREFIX + "url_hash", PREFIX + "file"
 _GLOB = set("*?[]{}\\")
 
 
@@ -81,18 +81,23 @@ def _load(spark: SparkSession, source: Retained, urls: list[str]) -> DataFrame:
 
 
 def _tagged(rows: DataFrame, batch_of: dict[str, int]) -> DataFrame:
-    """Give every row the batch of its file: joined by a hash of its name, and then the name."""
+    """Give every row the batch of its file: joined by a hash of its name.
+
+    All rows are of files that are named here, so the hash tells them apart unless two are equal;
+    then the names are compared too.
+    """
     spelt = {name: batch for url, batch in batch_of.items() for name in spellings(url)}
     named = {_URL: list(spelt), BATCH: list(spelt.values())}
     table = pa.table(named, schema=pa.schema([(_URL, pa.string()), (BATCH, pa.int64())]))
-    files = rows.sparkSession.createDataFrame(table)
-    files = files.withColumn(_KEY, F.xxhash64(_URL))
-    file = "_metadata.file_path"
-    joined = rows.select("*", F.col(file).alias(PREFIX + "file")).join(
-        F.broadcast(files),
-        F.expr(f"xxhash64({PREFIX}file) = {_KEY} AND {PREFIX}file = {_URL}"),
-    )
-    return joined.select(*rows.columns, BATCH)
+    files = rows.sparkSession.createDataFrame(table).withColumn(_KEY, F.xxhash64(_URL))
+    hashes = files.select(_KEY).toArrow()[_KEY].to_pylist()
+    same = f"xxhash64({_FILE}) = {_KEY}"
+    if len(set(hashes)) < len(hashes):
+        same += f" AND {_FILE} = {_URL}"
+    else:
+        files = files.drop(_URL)
+    tagged = rows.select("*", F.col("_metadata.file_path").alias(_FILE))
+    return tagged.join(F.broadcast(files), F.expr(same)).select(*rows.columns, BATCH)
 
 
 def spellings(url: str) -> list[str]:
