@@ -46,7 +46,13 @@ with socket.socket(socket.AF_UNIX) as server:
 
 @contextlib.contextmanager
 def forked_python() -> Iterator[Path]:
-    """Give the path of a Python for `sparkContext.pythonExec`; it works until the context ends."""
+    """Give the path of a Python for `sparkContext.pythonExec`; it works until the context ends.
+
+    Only Linux tells the fork when Spark has ended who asked for it: elsewhere it is the usual one.
+    """
+    if sys.platform != "linux":
+        yield Path(sys.executable)
+        return
     with tempfile.TemporaryDirectory(prefix="spillway-") as folder:
         address, asks, python = (Path(folder) / name for name in ("server", "asks.py", "python"))
         asks.write_text(_ASKS.format(address=str(address), size=SIZE_BYTES))
