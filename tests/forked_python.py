@@ -69,8 +69,8 @@ def _serving(address: Path) -> Iterator[None]:
     of_workers = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "YES"}
     environment = {**os.environ, **of_workers, "OPENBLAS_NUM_THREADS": "1"}  # threads do not fork
     command = [sys.executable, "-m", "tests.forked_python", str(address)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, env=environment, cwd=ROOT, **pipes) as server:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stdin=pipe, stdout=pipe) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         server.stdout.readline()  # it listens
