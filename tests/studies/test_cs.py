@@ -188,6 +188,30 @@ def missed(results: Results) -> list[str]:
     return [claim.statement for claim in cs_claims.claims_rates(results) if not claim.held]
 
 
+def with_turns(behind: float) -> dict[str, dict[str, np.ndarray]]:
+    """Eight turns at the highest load that scatter by 6 %; the frontier's are so much worse."""
+    results, scatter = good(), np.random.default_rng(1)
+    for name in (*FOUR, FRONTIER):
+        for turn in range(cs_claims.TURNS_BEYOND):
+            own = behind if name == FRONTIER else 0.0
+            found = {"displaced": 0.15 * (1.0 + own), "kept": 3500.0 * (1.0 - own)}
+            results[label(name, 5.0, turn)] = results[label(name, 5.0)] | {
+                key: np.array([value * scatter.normal(1.0, 0.06)]) for key, value in found.items()
+            }
+    return results
+
+
+def test_scatter_is_called_chance_and_a_lag_beyond_it_is_not() -> None:
+    assert missed(with_turns(behind=0.0)) == []
+    words = ("displaces no more than the best", "the fewest rows go")
+    lags = missed(with_turns(behind=0.1))
+    assert [any(word in each for each in lags) for word in words] == [True, True]
+
+
+def test_few_turns_call_nothing_chance() -> None:
+    assert cs_claims.chance(good(), 5.0, "displaced") == 0.0
+
+
 def test_every_claim_on_the_rates_holds_if_all_is_well_and_the_picture_can_be_drawn() -> None:
     assert missed(good()) == []
     assert len(picture_of(cs_on_spark.Rates().draw(good())).axes) == 9

@@ -26,6 +26,7 @@ from spillway.studies.cs_claims import (
     LIMIT_S,
     NAMES,
     TURNS,
+    TURNS_BEYOND,
     claims_rates,
     kept,
     label,
@@ -49,8 +50,8 @@ Value = Callable[[Results, str, float], float]
 class Rates:
     """Every handler at every rate, one after the other.
 
-    Runs of nine seconds scatter. Under overload those that give up work have three turns, each
-    after all others have had theirs, and the median counts.
+    Runs of nine seconds scatter. Under overload those that give up work have three turns, at the
+    highest load eight, each after all others have had theirs, and the median counts.
     """
 
     id: str = "rates"
@@ -67,8 +68,8 @@ class Rates:
             *self._points(LOADS, NAMES, self.seconds),
             *(
                 point
-                for turn in range(1, TURNS)
-                for point in self._points(_OVERLOADS, DEGRADING, self.seconds, turn)
+                for turn in range(1, TURNS_BEYOND)
+                for point in self._points(_again(turn), DEGRADING, self.seconds, turn)
             ),
         ]
 
@@ -118,6 +119,11 @@ class Rates:
     def claims(self, results: Results) -> list[Claim]:
         """Check what must hold."""
         return claims_rates(results)
+
+
+def _again(turn: int) -> tuple[float, ...]:
+    """Return the loads of a turn after the first."""
+    return _OVERLOADS if turn < TURNS else _OVERLOADS[-1:]
 
 
 def _panel(
