@@ -324,6 +324,16 @@ def test_the_books_note_guard_objective_budget_and_words(state: Path) -> None:
     assert heard == list(events_of(entry))
 
 
+def test_a_hook_that_comes_while_the_stream_runs_hears_what_follows(state: Path) -> None:
+    hooks, heard = Hooks(), list[Event]()
+    books = Recorder(loop=LOOP, state=state, identity=(), hooks=hooks)
+    record(books, seen(0))
+    hooks.add(heard.append)
+    record(books, seen(1))
+    hooks.settle()
+    assert heard == list(events_of(Ledger(state / "ledger").entries()[1]))
+
+
 def test_a_fault_is_an_alarm_of_the_next_batch(state: Path) -> None:
     books = recorder(state)
     books.complain("the disk\nis full")

@@ -59,7 +59,7 @@ class Recorder:
         self._memory = Memory(folder=state)
         self._ledger = Ledger(state / "ledger", retain=loop.limits.replay_batches)
         self._teller = Teller(watched or Watched(limits=loop.limits))
-        self._hooks = hooks or Hooks()
+        self._hooks = Hooks() if hooks is None else hooks  # one without functions is false
         self._lock = threading.Lock()
         self._reporter = reporter
         self._recorded: deque[tuple[str, int]] = deque(maxlen=1000)
