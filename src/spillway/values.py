@@ -241,7 +241,8 @@ class CostTable:
     `heavy`, `counts` and `cells` are compressed int64 arrays: items with costs and their counts by
     bucket and place, and the sketch row by row. `instances` holds one more set of cells for each
     instance of an operator whose instances differ much, `paces` how much longer than all together
-    each takes where they differ a little; empty if they do not.
+    each takes where they differ a little, `delays_ns` how much later than the first each begins;
+    empty if they do not.
     """
 
     heavy: bytes
@@ -252,6 +253,7 @@ class CostTable:
     mean_ns: float
     instances: tuple[bytes, ...] = ()
     paces: tuple[float, ...] = ()
+    delays_ns: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,8 +348,9 @@ class CostState:
     `samples` are the latest (rows kept, seconds taken) pairs, oldest first; `work` the latest
     batches of a guarded operator: (seconds of work, its span from first begin to last end, duration
     of the batch). `costs` are what its keys cost, as a serialised `HeavySketch`; `instances` one
-    `CostSketch` for each of its instances; `paced` what these did lately, see `cost.pace`; `table`
-    all of it as a gate looks it up; `row_ns` the mean cost of the rows that came in last.
+    `CostSketch` for each of its instances; `paced` what these did lately, see `cost.pace`; `starts`
+    how much later than the first each begins, in ns; `table` all of it as a gate looks it up;
+    `row_ns` the mean cost of the rows that came in last.
     """
 
     samples: tuple[tuple[float, float], ...] = ()
@@ -355,6 +358,7 @@ class CostState:
     costs: bytes = b""
     instances: tuple[bytes, ...] = ()
     paced: tuple[tuple[float, float, float, float, float], ...] = ()
+    starts: tuple[float, ...] = ()
     table: CostTable | None = None
     row_ns: float = 0.0
 

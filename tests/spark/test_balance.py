@@ -22,6 +22,7 @@ from spillway.spark.balance import (
     SALT,
     Balance,
     costs_of,
+    delays_of,
     instances_of,
     line_of,
     speeds_of,
@@ -233,6 +234,15 @@ def test_speeds_of_another_number_of_instances_are_not_used(table: CostTable) ->
     placed = instances_of(Greedy(instances=K).start(), costs, items)
     alike = instances_of(Greedy(instances=K).start(), costs_of(table), items)
     assert placed.tolist() == alike.tolist()
+
+
+def test_late_instances_get_less_from_one_input_task_alone(table: CostTable) -> None:
+    """Otherwise every input task would make up for all of it."""
+    late = replace(table, delays_ns=(0.0, 0.0, 9e6, *(0.0,) * (K - 3)))
+    assert delays_of(late, K, 0) == late.delays_ns
+    assert [delays_of(*other) for other in ((late, K, 1), (late, K + 1, 0), (None, K, 0))] == [
+        ()
+    ] * 3
 
 
 def test_a_damaged_table_places_rows_blindly_and_says_so(table: CostTable) -> None:

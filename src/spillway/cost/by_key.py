@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spillway.cost import pace
+from spillway.cost import pace, start
 from spillway.cost.average import AverageCost, mean_cost
 from spillway.values import CostState, CostTable, Forecast, Observation
 
@@ -89,7 +89,8 @@ class CostByKey:
             return state
         sample = (seen.work_s, seen.work_span_s, seen.duration_s)
         work = (*state.work, sample)[-self.line.window :]
-        return replace(state, work=work, row_ns=_row_ns(state.row_ns, seen))
+        starts = start.remember(state.starts, seen.tasks)
+        return replace(state, work=work, starts=starts, row_ns=_row_ns(state.row_ns, seen))
 
     def _learn_keys(self, state: CostState, seen: Observation) -> CostState:
         from spillway.cost.fade import fade_contradicted
@@ -127,12 +128,15 @@ class CostByKey:
             if sketch.rows_seen > self.rows_max:
                 fade_sketch(sketch)
         uneven = by_instance if self._uneven(model, by_instance) else ()
-        paces = pace.paces(state.paced)
         return replace(
             state,
             costs=_zipped(model.to_bytes()),
             instances=tuple(_zipped(sketch.to_bytes()) for sketch in by_instance),
-            table=pack(model, uneven, paces=paces, unseen_ns=unseen_ns),
+            table=replace(
+                pack(model, uneven, unseen_ns=unseen_ns),
+                paces=pace.paces(state.paced),
+                delays_ns=start.delays_ns(state.starts),
+            ),
         )
 
     def _has_changed(self, model: HeavySketch, batch: HeavySketch) -> bool:

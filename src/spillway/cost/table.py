@@ -42,10 +42,9 @@ def pack(
     sketch: HeavySketch,
     instances: tuple[CostSketch, ...] = (),
     *,
-    paces: tuple[float, ...] = (),
     unseen_ns: float | None = None,
 ) -> CostTable:
-    """Pack what a sketch knows; `instances` and `paces` only if they differ in speed.
+    """Pack what a sketch knows; `instances` only if they differ in speed.
 
     A key that was never seen costs `unseen_ns`, by default the mean of those that were.
     """
@@ -62,7 +61,6 @@ def pack(
         places=sketch.places,
         mean_ns=mean_ns,
         instances=tuple(_squeezed(_cells(each, _own_mean(each, mean_ns))) for each in instances),
-        paces=paces,
     )
 
 

@@ -6,6 +6,7 @@ instances are as good as each other, each task starts with another one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,27 +39,30 @@ class Greedy:
         if self.order not in ("arrival", "longest"):
             raise ValueError(f"order must be 'arrival' or 'longest', got {self.order!r}")
 
-    def start(self, first: int = 0) -> GreedyState:
+    def start(self, first: int = 0, delays_ns: Sequence[float] = ()) -> GreedyState:
         """Return a state with idle instances; of equals, `first` (modulo k) comes first.
+
+        With `delays_ns` they are idle only after that.
 
         >>> Greedy(instances=2).start().place(np.array([9.0, 1.0, 1.0, 9.0]))
         array([0, 1, 1, 1])
         """
-        return GreedyState(self, first)
+        return GreedyState(self, first, delays_ns or [0.0] * self.instances)
 
 
 class GreedyState:
-    """The work given to every instance so far."""
+    """When every instance will have done what was given to it so far."""
 
-    def __init__(self, config: Greedy, first: int) -> None:
-        """Start with idle instances."""
+    def __init__(self, config: Greedy, first: int, delays_ns: Sequence[float]) -> None:
+        """Start with instances that have nothing to do, from their delays on."""
         self.config = config
         self._first = first % config.instances
-        self._totals_ns: Floats = np.zeros(config.instances)  # that of `first` comes first
+        # That of `first` comes first.
+        self._totals_ns: Floats = np.roll(np.array(delays_ns, dtype=np.float64), -self._first)
 
     @property
     def totals_ns(self) -> Floats:
-        """The work of every instance."""
+        """When every instance will be done: its delay and its work."""
         return np.roll(self._totals_ns, self._first)
 
     def place(self, costs_ns: Floats) -> Ints:

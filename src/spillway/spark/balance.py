@@ -250,13 +250,20 @@ def _placer(
         from pyspark import TaskContext
 
         task = TaskContext.get()
-        state = config.start(task.partitionId() if task else 0)
-        costs = costs_of(find())
+        number, table = task.partitionId() if task else 0, find()
+        costs = costs_of(table)
+        state = config.start(number, delays_of(table, config.instances, number))
         for items in batches:
             numbers = items.to_numpy(zero_copy_only=False)
             yield pa.array(instances_of(state, costs, numbers), type=pa.int32())
 
     return place
+
+
+def delays_of(table: CostTable | None, instances: int, number: int) -> tuple[float, ...]:
+    """Return what instances begin later by; the first input task alone makes up for it."""
+    known = () if table is None or number else table.delays_ns
+    return known if len(known) == instances else ()
 
 
 def instances_of(state: GreedyState, costs: CostLookup | None, items: Ints) -> Ints:
