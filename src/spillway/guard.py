@@ -278,6 +278,7 @@ class Guard:
         by: str | Sequence[str] | None = None,
         schema: StructType | str | None = None,
         values: Sequence[str] = (),
+        strata: str | Sequence[str] = (),
         columns: Sequence[str] | None = None,
         late: str | None = None,
         allocation: Literal["proportional", "congress", "neyman", "cvopt"] | None = None,
@@ -298,6 +299,9 @@ class Guard:
         columns:  what a function needs of a row beside `by`; the state holds nothing else. None:
                   all columns.
         values:   columns whose spread the allocation goes by; by default the one of `apply`.
+        strata:   column or columns that tell the rows of a group apart further, for a function.
+                  Each stratum is sampled by itself, one row at least, and `_weight` makes up for
+                  it: sums and means err the less, the less values differ within a stratum.
         allocation: how the guard's share of the rows is shared out: for the least squared relative
                   error of the groups' means ("cvopt", what functions get), for the least variance
                   of the total ("neyman"), by frequency ("proportional", the paper's), or half and
@@ -318,6 +322,7 @@ class Guard:
             by=(by,) if isinstance(by, str) else tuple(by or ()),
             schema=schema,
             values=tuple(values),
+            strata=(strata,) if isinstance(strata, str) else tuple(strata),
             columns=columns,
             allocation=allocation,
             rows_min=rows_min,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -195,6 +197,56 @@ def test_several_columns_add_up_their_squares() -> None:
         assert kept.tolist() == sample_sizes(one, 60, allocation=allocation).tolist() == [50, 10]
 
 
+STRATA = st.lists(
+    st.tuples(st.integers(1, 6), st.integers(1, 9), st.integers(0, 9), st.integers(0, 2)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def in_strata(strata: list[tuple[int, int, int, int]]) -> Groups:
+    plain = window([each[:3] for each in strata])
+    _, parents = np.unique([each[3] for each in strata], return_inverse=True)
+    return replace(plain, parents=parents)
+
+
+@given(strata=STRATA, budget=st.integers(0, 24))
+def test_sizes_of_strata_give_their_groups_the_least_squared_relative_errors(
+    strata: list[tuple[int, int, int, int]], budget: int
+) -> None:
+    """Written out: a group's mean is that of its strata, weighed by their rows."""
+    groups = in_strata(strata)
+    parents = groups.parents
+    assert parents is not None
+    whole = np.bincount(parents, groups.rows)
+    means = np.bincount(parents, groups.rows * groups.means) / whole
+    variances = np.where(groups.rows > 1, groups.variances, 0.0)
+
+    def error(kept: Sequence[int]) -> float:
+        parts = (groups.rows / whole[parents]) ** 2 * variances / np.array(kept)
+        return float((np.bincount(parents, parts) / means**2).sum())
+
+    found = sample_sizes(groups, budget, allocation="cvopt", rows_min=1)
+    total = min(max(budget, groups.rows.size), int(groups.rows.sum()))
+    assert found.sum() == total
+    every = itertools.product(*(range(1, rows + 1) for rows in groups.rows))
+    best = min(error(kept) for kept in every if sum(kept) == total)
+    assert error(found.tolist()) == pytest.approx(best, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("allocation", ALLOCATIONS)
+def test_one_stratum_for_each_group_is_no_stratum_at_all(allocation: Allocation) -> None:
+    plain = window([(60, 5, 2), (40, 9, 3), (7, 2, 1), (1, 4, 0)])
+    same = replace(plain, parents=np.arange(4))
+    found = [sample_sizes(each, 30, allocation=allocation) for each in (plain, same)]
+    assert found[0].tolist() == found[1].tolist()
+
+
+def test_every_stratum_has_a_row_and_every_group_its_least() -> None:
+    groups = in_strata([(50, 5, 2, 0), (50, 9, 2, 0), (50, 1, 2, 0), (50, 5, 2, 1)])
+    assert sample_sizes(groups, 0, allocation="cvopt", rows_min=2).tolist() == [1, 1, 1, 2]
+
+
 @pytest.mark.parametrize("allocation", ALLOCATIONS)
 @given(
     rows=st.lists(st.integers(1, 40), min_size=1, max_size=6),
@@ -304,6 +356,7 @@ def test_nonsense_is_refused_by_name(wrong: dict[str, object], told: str) -> Non
         ({"rows": np.array([1, 0])}, "rows must be"),
         ({"means": np.ones(3)}, "means must have"),
         ({"variances": np.ones((2, 2))}, "variances must have"),
+        ({"parents": np.arange(3)}, "parents must have"),
     ],
 )
 def test_groups_that_do_not_fit_together_are_refused(wrong: dict[str, object], told: str) -> None:

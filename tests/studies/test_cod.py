@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -14,11 +15,21 @@ from typer.testing import CliRunner
 
 from spillway.cli import app
 from spillway.estimate import groups as estimate
-from spillway.studies import cod, cod_beyond, cod_claims, cod_data, cod_drift, cod_rivals, report
+from spillway.studies import (
+    cod,
+    cod_beyond,
+    cod_claims,
+    cod_data,
+    cod_drift,
+    cod_rivals,
+    cod_strata,
+    report,
+)
 from spillway.studies.cod_data import Made, Recorded
 from spillway.studies.cod_judge import FEW, MADE, RUN, SCALAR, by_run, mean, p95
 from spillway.studies.cod_limits import LEAST, VARIATION, least_error, limits
 from spillway.studies.cod_rivals import ALL, BEFORE, COD, PAPER, RESERVOIRS, SHIPPED, UNIFORM, equal
+from spillway.studies.cod_strata import IN_STRATA
 from spillway.studies.cod_windows import Pair, Rows, Window, judge, pairs, starts_of
 from spillway.studies.run import Order
 from spillway.studies.study import Point
@@ -103,6 +114,19 @@ def test_all_rivals_are_measured_and_cod_loses_no_group() -> None:
     assert all(found[name].missing == 0 for name in COD)
     assert found[UNIFORM].missing > 0.5
     assert found[SHIPPED].error < 0.1 < found[UNIFORM].error
+
+
+def test_strata_of_the_value_keep_no_more_and_err_less_where_groups_are_frequent() -> None:
+    pair = next(iter(replace(SMALL, routes=5, rows=20_000).pairs(0, 1)))
+    window, random = pair.window, np.random.default_rng(1)
+    parts, parents = cod_strata.strata_of(window)
+    assert np.bincount(parents, parts.rows).tolist() == window.rows.tolist()
+    assert cod_strata.sizes(parts, parents, 800).sum() == 800
+    errors = [cod_strata.in_strata(window, 800, random) for _ in range(20)]
+    plain = [cod_rivals.measure(pair, 0.96, random)[SHIPPED] for _ in range(20)]
+    assert {each.missing for each in errors} == {0.0}
+    ratio = np.mean([each.error for each in plain]) / np.mean([each.error for each in errors])
+    assert ratio > 2.0
 
 
 def test_rivals_at_equal_rows_keep_as_many_as_cod() -> None:
@@ -260,7 +284,7 @@ def missed(claims: list[report.Claim]) -> list[str]:
     return [claim.statement for claim in claims if not claim.held]
 
 
-GOOD = {UNIFORM: 0.9, PAPER: 0.05, SHIPPED: 0.04, equal(UNIFORM): 0.4}
+GOOD = {UNIFORM: 0.9, PAPER: 0.05, SHIPPED: 0.04, IN_STRATA: 0.02, equal(UNIFORM): 0.4}
 
 
 def test_accuracy_claims_hold_for_what_must_be_and_not_for_what_must_not() -> None:
@@ -289,8 +313,15 @@ def test_a_scalar_is_equal_within_noise_and_not_beyond() -> None:
 
 
 def test_allocation_and_volume_claims_can_fail() -> None:
-    assert missed(cod_claims.allocation_claims({FEW: fake({PAPER: 0.06, SHIPPED: 0.04})})) == []
-    assert missed(cod_claims.allocation_claims({FEW: fake({PAPER: 0.05, SHIPPED: 0.04})})) != []
+    well = {PAPER: 0.06, SHIPPED: 0.04, IN_STRATA: 0.02}
+    assert missed(cod_claims.allocation_claims({FEW: fake(well)})) == []
+    for name in (SHIPPED, IN_STRATA):
+        (found,) = missed(cod_claims.allocation_claims({FEW: fake({**well, name: 0.05})}))
+        assert f"beyond: {name} errs" in found
+    more = fake({**well, IN_STRATA: 0.05})
+    more[f"{IN_STRATA}/kept"] += 0.01
+    claims = cod_claims.allocation_claims({FEW: more})
+    assert [IN_STRATA in each.statement for each in claims] == [False], "it kept more rows"
     rates = {
         f"{MADE}, {100 - 10 * i}% shed": fake({**GOOD, UNIFORM: 0.9 - 0.2 * i}) for i in range(3)
     }

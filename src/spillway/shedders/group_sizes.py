@@ -10,6 +10,12 @@ group, mean μ and variance σ², N rows and G groups in the window:
     cvopt         s = σ / |μ|            Σ (σ / μ)² (1 / k - 1 / n): least squared relative errors
                                          of the groups' means, summed
 
+Rows of a group may be told apart further, in strata that are sampled and weighed by themselves.
+Then n, σ and k are those of a stratum, and with N_g rows of mean μ_g in its group
+
+    congress      s = max(n / N, n / (G N_g))
+    cvopt         s = n σ / (N_g |μ_g|)   the same sum: a group's variance is Σ (n / N_g)² σ² / k
+
 A row more for a group of k - 1 rows lowers s² / k by s² / (k (k - 1)), and each row lowers it by
 less than the row before. So the rows that lower it most, whatever their group, are the optimum.
 """
@@ -40,13 +46,20 @@ class Groups:
 
     `means` and `variances` have one number per group, or one row per group with a number for
     each aggregated column; a variance is the sample variance (NaN where a group has one row).
+    With `parents` the entries are strata, and it numbers the group that each is a part of.
     """
 
     rows: Ints
     means: Floats
     variances: Floats
+    parents: Ints | None = None
 
     def __post_init__(self) -> None:
+        if self.parents is not None and self.parents.shape != self.rows.shape:
+            raise ValueError(
+                f"parents must have an entry for each of {self.rows.size} strata, "
+                f"got shape {self.parents.shape}"
+            )
         if self.rows.ndim != 1 or not (self.rows >= 1).all():
             raise ValueError(f"rows must be a list of numbers >= 1, got {self.rows}")
         if self.means.shape[:1] != self.rows.shape or self.means.ndim > 2:
@@ -72,7 +85,8 @@ def sample_sizes(
     """Return how many rows of every group to keep; they sum to the budget, rounded.
 
     A group keeps at least `rows_min` of its rows, even where that exceeds the budget, and at most
-    `rows_max`; everything is kept if it fits. With `rows_min=0` groups may be missing, but the
+    `rows_max`; everything is kept if it fits. A group in strata has at least a row of each, and
+    `rows_max` is of a stratum. With `rows_min=0` groups may be missing, but the
     first row of any group goes before the second of another. An unknown spread (NaN, infinite)
     counts as the median of the known ones. Equal claims go to the greater size s, then to more
     rows, then to the group named first: the order of groups decides among equals only. O(G log G).
@@ -89,7 +103,7 @@ def sample_sizes(
     """
     _check(budget, allocation, rows_min, rows_max)
     high = np.minimum(groups.rows, rows_max or groups.rows).astype(np.int64)
-    low = np.minimum(high, rows_min)
+    low = np.minimum(high, _least(groups, rows_min))
     if budget >= high.sum():
         return high
     sizes = _relative(_SIZES[allocation](groups), groups.rows)
@@ -107,6 +121,13 @@ def _check(budget: float, allocation: str, rows_min: int, rows_max: int | None) 
         raise ValueError(f"rows_max must be >= 1 and >= rows_min ({rows_min}), got {rows_max}")
 
 
+def _least(groups: Groups, rows_min: int) -> Ints:
+    """Share the least number of a group's rows out to its strata."""
+    if groups.parents is None:
+        return np.full(groups.rows.size, rows_min)
+    return -(-rows_min // np.bincount(groups.parents)[groups.parents])
+
+
 # The sizes s of the groups.
 
 
@@ -115,7 +136,8 @@ def _proportional(groups: Groups) -> Floats:
 
 
 def _congress(groups: Groups) -> Floats:
-    shares: Floats = np.maximum(groups.rows / groups.rows.sum(), 1.0 / groups.rows.size)
+    within = _within(groups)
+    shares: Floats = np.maximum(groups.rows / groups.rows.sum(), within / within.sum())
     return shares
 
 
@@ -129,7 +151,7 @@ def _cvopt(groups: Groups) -> Floats:
     with np.errstate(over="ignore"):
         squares = np.square(np.sqrt(_variances(groups)) / _magnitudes(groups))
     ratios: Floats = np.sqrt(_known(groups, squares).sum(axis=1))
-    return ratios
+    return _within(groups) * ratios
 
 
 _SIZES: dict[str, Callable[[Groups], Floats]] = {
@@ -149,7 +171,7 @@ def _variances(groups: Groups) -> Floats:
 
 def _magnitudes(groups: Groups) -> Floats:
     """Return |μ|, but at least 1 % of the column's median: near 0 no sample would be enough."""
-    sizes = np.abs(_by_column(groups.means)).astype(np.float64)
+    sizes = np.abs(_of_parents(groups, _by_column(groups.means))).astype(np.float64)
     for column in sizes.T:
         some = column[np.isfinite(column) & (column > 0)]
         np.maximum(column, MEAN_MIN * np.median(some) if some.size else 1.0, out=column)
@@ -164,6 +186,24 @@ def _known(groups: Groups, squares: Floats) -> Floats:
             varying = column[told & (groups.rows > 1)]
             column[~told] = np.median(varying) if varying.size else 1.0
     return squares
+
+
+def _within(groups: Groups) -> Floats:
+    """Return the share that each entry has of its group's rows."""
+    if groups.parents is None:
+        return np.ones(groups.rows.size)
+    shares: Floats = groups.rows / np.bincount(groups.parents, groups.rows)[groups.parents]
+    return shares
+
+
+def _of_parents(groups: Groups, means: Floats) -> Floats:
+    """Return the means of the groups of all entries; a stratum without values does not count."""
+    if groups.parents is None:
+        return means
+    shares = np.where(np.isfinite(means), _within(groups)[:, None], 0.0)
+    parts = np.where(shares > 0, means, 0.0) * shares
+    each = [np.bincount(groups.parents, part)[groups.parents] for part in parts.T]
+    return np.stack(each, axis=1) if each else means
 
 
 def _by_column(moments: Floats) -> Floats:

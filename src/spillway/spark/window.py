@@ -27,6 +27,7 @@ from spillway.spark.window_task import (
     COUNT,
     END,
     MEAN,
+    PARENT,
     PRESENT,
     ROWS,
     SAMPLE,
@@ -36,7 +37,9 @@ from spillway.spark.window_task import (
     run_windows,
 )
 
-_HASH, _ROW, _VALUE = (f"{columns.PREFIX}{name}" for name in ("hash", "row", "value"))
+_HASH, _ROW, _VALUE, _STRATUM = (
+    f"{columns.PREFIX}{name}" for name in ("hash", "row", "value", "stratum")
+)
 TASKS_AT_ONCE = 2  # windows that end in the same batch are shared out
 
 
@@ -45,11 +48,12 @@ class SampledWindow:
     """A window over event time, what Spark's state holds of its groups, and what a task does then.
 
     `sample_rows` is the most that is held of a group; None holds all its rows. `seed` chooses the
-    sample.
+    sample. With `strata` each combination of these columns in a group is held by itself.
     """
 
     span: Span
     identity: Sequence[str] | None = None
+    strata: tuple[str, ...] = ()
     sample_rows: int | None = 64
     seed: int = 0
     task: WindowTask
@@ -75,15 +79,21 @@ class SampledWindow:
 
     def _check(self, df: DataFrame) -> None:
         self.task.apply.check_groups(self.task.by)
-        self.span.check(df, self.task.by)
+        self.span.check(df, (*self.task.by, *self.strata))
         self.task.apply.check(df.schema)
         for name in self.task.values:
             check_number(df, name)
 
     def _held(self, df: DataFrame) -> DataFrame:
-        """Aggregate: what the state holds of every window and group."""
-        groups = self.span.grouped(self._narrowed(self.span.watermarked(df)), self.task.by)
-        return with_bounds(groups.agg(*map(F.expr, self._aggregates())))
+        """Aggregate: what the state holds of every window and group, or stratum of a group."""
+        strata = [f"{_STRATUM}_{i}" for i in range(len(self.strata))]
+        narrowed = self._narrowed(self.span.watermarked(df))
+        groups = self.span.grouped(narrowed, (*self.task.by, *strata))
+        held = with_bounds(groups.agg(*map(F.expr, self._aggregates())))
+        if not strata:
+            return held
+        group = f"xxhash64({', '.join(('0', *map(quoted, self.task.by)))})"
+        return held.withColumn(PARENT, F.expr(group)).drop(*strata)
 
     def _narrowed(self, df: DataFrame) -> DataFrame:
         """Leave what is needed: time, groups, hash, values, and what the function sees as one."""
@@ -94,7 +104,9 @@ class SampledWindow:
             f"CAST({quoted(name)} AS DOUBLE) AS {_VALUE}_{i}"
             for i, name in enumerate(self.task.values)
         ]
-        return df.selectExpr(*self.span.keys(self.task.by), f"{hashed} AS {_HASH}", *row, *values)
+        strata = [f"{quoted(name)} AS {_STRATUM}_{i}" for i, name in enumerate(self.strata)]
+        keys = self.span.keys(self.task.by)
+        return df.selectExpr(*keys, f"{hashed} AS {_HASH}", *row, *values, *strata)
 
     def _aggregates(self) -> list[str]:
         found = [f"count(1) AS {ROWS}"]

@@ -26,6 +26,7 @@ class Wanted:
     by: tuple[str, ...]
     schema: StructType | str | None
     values: tuple[str, ...]
+    strata: tuple[str, ...]
     columns: Sequence[str] | None
     allocation: Allocation | None
     rows_min: int
@@ -39,6 +40,7 @@ def window_of(
 ) -> NativeWindow | SampledWindow:
     """Return the window: Spark's own aggregate where that can do all, else a sample and a task."""
     function = applied(wanted.apply, wanted.schema, wanted.values, wanted.error, wanted.columns)
+    _check_strata(wanted)
     task = WindowTask(
         apply=function,
         by=wanted.by,
@@ -61,7 +63,18 @@ def window_of(
     return SampledWindow(
         span=span,
         identity=wanted.identity,
+        strata=wanted.strata,
         sample_rows=None if wanted.error is not None else wanted.sample_rows,
         seed=seed,
         task=task,
     )
+
+
+def _check_strata(wanted: Wanted) -> None:
+    """Refuse strata where nobody weighs their rows, or where their number is not ours to choose."""
+    if not wanted.strata:
+        return
+    if isinstance(wanted.apply, str):
+        raise ValueError(f"strata has no use for {wanted.apply!r}, got {list(wanted.strata)}")
+    if wanted.error is not None:
+        raise ValueError(f"strata must be empty where error is given, got {list(wanted.strata)}")

@@ -1,7 +1,8 @@
 """What a task does with windows that have ended: allocate, cut the samples, run the function.
 
 All groups of a window are in one task, one row each: how many rows it had, the moments of its
-values, and its sample in the order of the hash, so that the first k are a random sample of k.
+values, and its sample in the order of the hash, so that the first k are a random sample of k. Where
+groups are told apart further, all this is of a stratum of a group.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ Ints = NDArray[np.int64]
 START, END, ROWS = PREFIX + "start", PREFIX + "end", PREFIX + "rows"
 COUNT, MEAN, VARIANCE = PREFIX + "count_", PREFIX + "mean_", PREFIX + "variance_"
 SAMPLE, PRESENT = PREFIX + "sample", PREFIX + "present"
+PARENT = PREFIX + "parent"  # a number of its group for every stratum, where groups have strata
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,10 @@ class WindowTask:
         sizes = np.zeros(held.usable.size, dtype=np.int64)
         some = held.usable > 0
         groups = Groups(
-            rows=held.usable[some], means=held.means[some], variances=held.variances[some]
+            rows=held.usable[some],
+            means=held.means[some],
+            variances=held.variances[some],
+            parents=held.parents(some),
         )
         wanted = sample_sizes(
             groups,
@@ -163,6 +168,13 @@ class Held:
         """How many rows of each group are there."""
         found: Ints = np.diff(self.samples.offsets.to_numpy()).astype(np.int64)
         return found
+
+    def parents(self, some: NDArray[np.bool_]) -> Ints | None:
+        """Number the groups of these strata from 0 on; None where groups have no strata."""
+        if PARENT not in self.table.column_names:
+            return None
+        numbers = _whole(self.table.column(PARENT)).to_numpy()[some]
+        return np.unique(numbers, return_inverse=True)[1]
 
     def groups(self, by: tuple[str, ...]) -> pa.Table:
         """Return the columns that tell the groups apart."""

@@ -252,7 +252,7 @@ def with_data(folder: str | None) -> Study:
         name="cod",
         title="Concept-Driven Load Shedding (Katsipoulakis et al., 2018)",
         figures=_figures(folder or "", present(folder) if folder else set()),
-        version=2,
+        version=3,
     )
 
 

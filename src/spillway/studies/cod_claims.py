@@ -24,6 +24,7 @@ from spillway.studies.cod_judge import (
 )
 from spillway.studies.cod_limits import LEAST, VARIATION
 from spillway.studies.cod_rivals import COD, PAPER, RIVALS, SHIPPED, UNIFORM, equal
+from spillway.studies.cod_strata import IN_STRATA
 from spillway.studies.las_judge import claim
 from spillway.studies.study import Claim, Results
 
@@ -46,7 +47,7 @@ def accuracy_claims(results: Results) -> list[Claim]:
 
 
 def _grouped(label: str, found: Found) -> list[Claim]:
-    lost = max(float(found[f"{name}/missing"].max()) for name in COD)
+    lost = max(float(found[f"{name}/missing"].max()) for name in (*COD, IN_STRATA))
     claims = [
         claim(
             "9",
@@ -62,7 +63,7 @@ def _grouped(label: str, found: Found) -> list[Claim]:
 
 def _of_the_paper(label: str, found: Found) -> list[Claim]:
     kept, least = mean(found, SHIPPED, "kept"), _UNIFORM_ERRS.get(label)
-    claims = [_ten_times(label, found, name) for name in (PAPER, SHIPPED)]
+    claims = [_ten_times(label, found, name) for name in (PAPER, SHIPPED, *_strata(found))]
     claims += [_close_to_ten(label, found, name) for name in (PAPER, SHIPPED)]
     claims.append(
         claim(
@@ -182,22 +183,29 @@ def allocation_claims(results: Results) -> list[Claim]:
     """Beyond the paper: the allocation that is best for the relative errors."""
     claims = []
     for label, found in results.items():
-        errors = {name: mean(found, name) for name in COD}
-        ratio = errors[PAPER] / errors[SHIPPED] if errors[SHIPPED] else np.inf
-        claims.append(
-            claim(
-                "allocations",
-                f"{label}: beyond: {SHIPPED} errs at least {ALLOCATION_GAIN:g} times less than the "
-                "paper's proportional allocation",
-                "not claimed",
-                ", ".join(f"{name} {percent(error)}" for name, error in errors.items())
-                + f": {ratio:.2f} times",
-                ratio >= ALLOCATION_GAIN,
-                better=True,
-                why=_alike(found, errors[PAPER]),
+        errors = {name: mean(found, name) for name in (*COD, *_strata(found))}
+        told = ", ".join(f"{name} {percent(error)}" for name, error in errors.items())
+        for name in (SHIPPED, *_strata(found)):
+            ratio = errors[PAPER] / errors[name] if errors[name] else np.inf
+            claims.append(
+                claim(
+                    "allocations",
+                    f"{label}: beyond: {name} errs at least {ALLOCATION_GAIN:g} times less than "
+                    "the paper's proportional allocation",
+                    "not claimed",
+                    f"{told}: {ratio:.2f} times",
+                    ratio >= ALLOCATION_GAIN,
+                    better=True,
+                    why=_alike(found, errors[PAPER]),
+                )
             )
-        )
     return claims
+
+
+def _strata(found: Found) -> tuple[str, ...]:
+    """Return CoD in strata, where that keeps no more rows than without."""
+    same = mean(found, IN_STRATA, "kept") <= 1.01 * mean(found, SHIPPED, "kept")
+    return (IN_STRATA,) if same else ()
 
 
 def _alike(found: Found, proportional: float) -> str:

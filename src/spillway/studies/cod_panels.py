@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 from spillway.studies.cod_beyond import CHANGE_WINDOWS
 from spillway.studies.cod_judge import bars, bars_p95, mean
 from spillway.studies.cod_rivals import BEFORE, COD, PAPER, RIVALS, SHIPPED, UNIFORM, equal
+from spillway.studies.cod_strata import IN_STRATA
 from spillway.studies.study import Panel, Results, Series
 
 Floats = NDArray[np.float64]
 
-_SHOWN = (*RIVALS, PAPER, SHIPPED)
+_SHOWN = (*RIVALS, PAPER, SHIPPED, IN_STRATA)
 
 
 def accuracy(results: Results) -> list[Panel]:
@@ -40,11 +41,12 @@ def _bars(results: Results, value: str) -> tuple[Series, ...]:
 
 
 def allocation(results: Results) -> list[Panel]:
-    """The four allocations side by side."""
+    """The four allocations side by side, and the last one in strata."""
     shown = {_wrapped(label): found for label, found in results.items()}
+    names = (*COD, IN_STRATA)
     return [
-        Panel("mean relative error", tuple(bars(shown, name, "error") for name in COD), y_log=True),
-        Panel("share of the rows kept", tuple(bars(shown, name, "kept") for name in COD)),
+        Panel("mean relative error", tuple(bars(shown, n, "error") for n in names), y_log=True),
+        Panel("share of the rows kept", tuple(bars(shown, n, "kept") for n in names)),
     ]
 
 

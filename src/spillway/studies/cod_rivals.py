@@ -7,7 +7,7 @@ Every rival is given what it would have: the share of rows to keep, and what it 
   size is the budget over the number of groups, which is told it beforehand; at least one row.
 - sampleBy, window before: Spark's `sampleBy`, a fraction for every group. The fractions are the
   best for the window before (by relative error); a group that it did not have is not kept.
-- CoD: counts and moments of the window itself.
+- CoD: counts and moments of the window itself; in strata also those of half octaves of the value.
 
 "Equal rows" gives a rival as many rows as CoD kept: rare groups cost volume, and a rival that
 keeps less must err more. Uniform then keeps exactly so many rows; reservoirs have the size at which
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillway.shedders.group_sizes import Allocation, sample_sizes
+from spillway.studies.cod_strata import IN_STRATA, in_strata
 from spillway.studies.cod_windows import Judged, Pair, Window, judge
 
 Ints = NDArray[np.int64]
@@ -46,7 +47,7 @@ def equal(rival: str) -> str:
 
 
 COD = tuple(cod(allocation) for allocation in ALLOCATIONS)
-ALL = (*RIVALS, *map(equal, RIVALS), *COD)
+ALL = (*RIVALS, *map(equal, RIVALS), *COD, IN_STRATA)
 
 
 def measure(pair: Pair, shed: float, random: np.random.Generator) -> dict[str, Judged]:
@@ -59,7 +60,8 @@ def measure(pair: Pair, shed: float, random: np.random.Generator) -> dict[str, J
         for name, found in at_equal_rows(pair, int(kept[SHIPPED].sum()), random).items()
     }
     shuffled = window.shuffled(random)
-    return {name: judge(window, shuffled, kept[name]) for name in ALL}
+    judged = {name: judge(window, shuffled, sizes) for name, sizes in kept.items()}
+    return {**judged, IN_STRATA: in_strata(window, budget, random)}
 
 
 def by_concept(window: Window, budget: float) -> dict[str, Ints]:
