@@ -40,6 +40,12 @@ _COLD_TIMES = 6  # how often the warm-up is played in a new process: Java compil
 _POLL_S = 0.2
 _STALL_S = 120.0
 _SINK = "spillway_study"
+# Hadoop starts a process for every file of a checkpoint, to set its mode, and writes checksums: a
+# tenth of a second in every batch that has nothing to do with what is studied.
+_PLAIN_FILES = {
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
 
 # A policy: the rows of a stream and a folder of its own in, the operator's rows (`OUT`) out.
 Policy = Callable[["DataFrame", Path], "DataFrame"]
@@ -202,7 +208,7 @@ def _session(cores: int) -> SparkSession:
     log = None if _spark is not None else CACHE / "spark.log"
     close()
     CACHE.mkdir(exist_ok=True)
-    config = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
+    config = {"spark.sql.streaming.numRecentProgressUpdates": "10000", **_PLAIN_FILES}
     _spark = cores, local_session("spillway study", cores=cores, config=config, log=log)
     return _spark[1]
 
