@@ -143,6 +143,7 @@ class Guard:
         *,
         key: str | None = None,
         takes: Literal["row", "pandas", "arrow"] = "row",
+        order: Literal["arrival", "cheapest"] = "arrival",
         arrived: str | None = None,
         admit: Latency | None = None,
         batch_id: int | None = None,
@@ -153,6 +154,8 @@ class Guard:
                   a pandas frame or an Arrow batch, as `takes` says.
         schema:   the columns that `fn` returns; `_weight` is carried along.
         key:      column that drives the cost of a row: what it costs is learnt by this key.
+        order:    "arrival", or "cheapest": a task works on the cheapest of the rows in hand first,
+                  so that rows are done sooner on average; those of one key keep their order.
         arrived:  column with the arrival time, from which the wait for the operator is measured.
         admit:    the longest wait; rows that would break it are refused, one by one, by the clock
                   while the operator runs. A replayed batch may refuse others.
@@ -166,6 +169,7 @@ class Guard:
             schema=schema,
             takes=takes,
             key=key,
+            order=order,
             arrived=arrived,
             admit=admission_of(admit),
             state=self.state,

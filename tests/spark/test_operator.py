@@ -299,12 +299,52 @@ def state_with(folder: Path, costs: bytes) -> Path:
     return folder
 
 
-def test_a_task_begins_with_what_the_driver_knows(clock: Clock, tmp_path: Path) -> None:
-    """One slice mixes all keys: only who knew them before can tell them apart."""
+def known_costs() -> HeavySketch:
     known = HeavySketch()
     for key, cost_ns in COSTS_NS.items():
         known.update(np.full(9, item_of(key)), np.full(9, cost_ns))
-    told = {}
+    return known
+
+
+@pytest.mark.parametrize(
+    ("takes", "fn"), [("row", doubled), ("pandas", frames), ("arrow", lambda rows: batches(rows))]
+)
+def test_the_cheapest_rows_in_hand_come_first_and_weights_go_with_them(
+    takes: str, fn: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    """Two Arrow batches; rows of one key keep their order; all rows are counted as ever."""
+    first = rows_of("cabca", _weight=[3.0, 1.0, 2.0, 3.0, 1.0])
+    second = rows_of("cb", _weight=[3.0, 2.0])
+    state = state_with(tmp_path, known_costs().to_bytes())
+    made, report = run(operator(fn, takes=takes, order="cheapest", state=state), first, second)
+    assert made["id"].to_pylist() == [1, 4, 2, 0, 3, 1, 0]
+    assert made["_weight"].to_pylist() == [1.0, 1.0, 2.0, 3.0, 3.0, 2.0, 3.0]
+    assert report.rows_in == 7
+
+
+@pytest.mark.parametrize("costs", [b"", b"nonsense"])
+def test_where_nothing_is_known_rows_keep_their_order(costs: bytes, tmp_path: Path) -> None:
+    state = state_with(tmp_path, costs)
+    made, _ = run(operator(doubled, order="cheapest", state=state), rows_of("cab"))
+    assert made["id"].to_pylist() == [0, 1, 2]
+
+
+def test_rows_wait_less_on_average_with_the_cheapest_first(clock: Clock, tmp_path: Path) -> None:
+    """Ten rows of 30 ms before ten of 1 ms: the mean wait is that of the sorted rows, exactly."""
+    state, waits = state_with(tmp_path, known_costs().to_bytes()), {}
+    for order in ("arrival", "cheapest"):
+        fn = operator(clock.row, order=order, state=state, arrived="at")
+        _, report = run(fn, arriving("c" * 10 + "a" * 10, [clock.now_ns] * 20))
+        waits[order] = report.latency_ns_sum / MS
+    assert waits == {
+        "arrival": sum(30 * i for i in range(10)) + sum(300 + i for i in range(10)),
+        "cheapest": sum(i for i in range(10)) + sum(10 + 30 * i for i in range(10)),
+    }
+
+
+def test_a_task_begins_with_what_the_driver_knows(clock: Clock, tmp_path: Path) -> None:
+    """One slice mixes all keys: only who knew them before can tell them apart."""
+    known, told = known_costs(), {}
     for name, costs in (("known", known.to_bytes()), ("damaged", b"nonsense"), ("none", b"")):
         state = state_with(tmp_path / name, costs)
         fn = operator(clock.batch, takes="arrow", state=state)
@@ -467,6 +507,8 @@ def test_a_stream_reports_in_its_progress_and_inside_foreach_batch(driven: Drive
         ({"takes": "rows"}, "takes must be one of row, pandas, arrow, got 'rows'"),
         ({"fn": 3}, "fn must be callable, got 3"),
         ({"batch_rows": 0}, "batch_rows must be >= 1, got 0"),
+        ({"order": "any"}, "order must be one of arrival, cheapest, got 'any'"),
+        ({"order": "cheapest", "key": None}, "key must name a column where order is 'cheapest'"),
         ({"key": "nokey"}, r"key must be one of the columns .*'nokey'"),
         ({"key": "map"}, "key must be a column that hashes"),
         ({"arrived": "never"}, "arrived must be one of the columns"),

@@ -22,6 +22,7 @@ from spillway.spark import columns
 from spillway.spark.columns import PREFIX, WEIGHT
 from spillway.spark.metrics import TASKS
 from spillway.spark.operator_batches import BatchOperator, run_batches
+from spillway.spark.operator_order import Order, cheapest_first, check_order
 from spillway.spark.operator_results import REPORT, Results
 from spillway.spark.operator_rows import Limit, run_rows
 from spillway.spark.operator_task import ARRIVED, ITEM, Layout
@@ -48,6 +49,7 @@ class Operator:
              carried along: by row, for batches by position.
     key:     column by which costs are learnt.
     arrived: column with the time of arrival, from which the wait for the operator is measured.
+    order:   in which order a task works on its rows: as they come, or the cheapest in hand first.
     admit:   rows that would wait too long are refused by the clock when their turn comes, so a
              replay may refuse others.
     state:   the guard's folder, with what keys cost.
@@ -61,6 +63,7 @@ class Operator:
     takes: Literal["row", "pandas", "arrow"] = "row"
     key: str | None = None
     arrived: str | None = None
+    order: Order = "arrival"
     admit: Admission | None = None
     state: Path | None = None
     batch_rows: int = BATCH_ROWS
@@ -71,6 +74,7 @@ class Operator:
             raise ValueError(f"fn must be callable, got {self.fn!r}")
         if self.takes not in _TAKES:
             raise ValueError(f"takes must be one of {', '.join(_TAKES)}, got {self.takes!r}")
+        check_order(self.order, self.key)
         if self.batch_rows < 1:
             raise ValueError(f"batch_rows must be >= 1, got {self.batch_rows}")
         if self.admit is not None:
@@ -98,6 +102,12 @@ class Operator:
 
     def run(self, results: Results, seen: tuple[str, ...]) -> Run:
         """Return the function that a task runs over its Arrow batches."""
+        run, state = self._run(results, seen), self.state
+        if self.order == "arrival":
+            return run
+        return lambda batches: run(cheapest_first(batches, state))
+
+    def _run(self, results: Results, seen: tuple[str, ...]) -> Run:
         layout = Layout(
             columns=seen,
             results=results,

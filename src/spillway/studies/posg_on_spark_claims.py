@@ -13,10 +13,11 @@ from spillway.studies.study import Claim, Results
 Floats = NDArray[np.float64]
 
 LONGEST, GREEDY, TABLE = "balance", "balance, greedy", "balance, table"
-OURS = (LONGEST, GREEDY, TABLE)
+CHEAPEST = "balance, cheapest first"
+OURS = (CHEAPEST, LONGEST, GREEDY, TABLE)
 ROUND_ROBIN, STEALING = "repartition(k)", "repartition(4k)"
 NAMES = (ROUND_ROBIN, STEALING, *OURS)
-MAIN = (ROUND_ROBIN, STEALING, LONGEST)  # what is played everywhere
+MAIN = (ROUND_ROBIN, STEALING, CHEAPEST, LONGEST)  # what is played everywhere
 PAPER_K = range(2, 10)  # where the paper's speed-up is clear; 1.16 at k = 10, 1 at k = 1
 PAPER_SPEED_UP = 1.37
 GAIN, LOSS = 1.2, 0.98
@@ -59,22 +60,19 @@ def claims_12(results: Results) -> list[Claim]:
 
 def claims_cpu(results: Results) -> list[Claim]:
     """Two instances that compute."""
-    ours = np.nanmean(results[LONGEST]["completed_s"])
-    gains = {
-        name: float(np.nanmean(results[name]["completed_s"]) / ours)
-        for name in (ROUND_ROBIN, STEALING)
-    }
+    mean = {name: float(np.nanmean(results[name]["completed_s"])) for name in MAIN}
     return [
         claim(
             "12-cpu",
-            f"{LONGEST}: never slower than {name}",
-            "clearly sooner at k = 2" if name == ROUND_ROBIN else "not compared",
-            f"{gain:.2f} times sooner",
-            gain >= LOSS,
-            better=gain >= GAIN,
+            f"{name}: never slower than {rival}",
+            "clearly sooner at k = 2" if rival == ROUND_ROBIN else "not compared",
+            f"{mean[rival] / mean[name]:.2f} times sooner",
+            mean[rival] / mean[name] >= LOSS,
+            better=mean[rival] / mean[name] >= GAIN,
             why=_FIXED,
         )
-        for name, gain in gains.items()
+        for name in (CHEAPEST, LONGEST)
+        for rival in (ROUND_ROBIN, STEALING)
     ]
 
 

@@ -12,10 +12,11 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +43,7 @@ _STALL_S = 120.0
 _SINK = "spillway_study"
 # Hadoop starts a process for every file of a checkpoint, to set its mode, and writes checksums: a
 # tenth of a second in every batch that has nothing to do with what is studied.
-_PLAIN_FILES = {
+PLAIN_FILES = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
@@ -89,7 +90,13 @@ def with_prelude(stream: Stream, *, gap_ns: float) -> tuple[Stream, int]:
 
 
 def play(
-    stream: Stream, policy: Policy, *, cores: int, admitted: Bools | None = None, warm_rows: int = 0
+    stream: Stream,
+    policy: Policy,
+    *,
+    cores: int,
+    admitted: Bools | None = None,
+    warm_rows: int = 0,
+    config: Mapping[str, str] = MappingProxyType({}),
 ) -> Played:
     """Play a stream through a policy, after its first `warm_rows` rows in queries of their own.
 
@@ -98,7 +105,7 @@ def play(
     passed = np.ones(stream.rows, dtype=np.bool_) if admitted is None else admitted
     with _folder() as folder, interruptible():
         times = 1 if _spark is not None else _COLD_TIMES
-        spark = _session(cores)
+        spark = _session(cores, config)
         start = Stream(
             keys=stream.keys[:warm_rows],
             costs_ns=stream.costs_ns[:warm_rows],
@@ -200,16 +207,19 @@ def interruptible() -> Iterator[None]:
 _spark: tuple[int, SparkSession] | None = None
 
 
-def _session(cores: int) -> SparkSession:
-    """Return a session with so many cores; Spark's own log stands beside the study's results."""
+def _session(cores: int, config: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+    """Return a session with so many cores; Spark's own log stands beside the study's results.
+
+    One study has one `config`: a session that runs is taken for what it is.
+    """
     global _spark
     if _spark is not None and _spark[0] == cores:
         return _spark[1]
     log = None if _spark is not None else CACHE / "spark.log"
     close()
     CACHE.mkdir(exist_ok=True)
-    config = {"spark.sql.streaming.numRecentProgressUpdates": "10000", **_PLAIN_FILES}
-    _spark = cores, local_session("spillway study", cores=cores, config=config, log=log)
+    own = {"spark.sql.streaming.numRecentProgressUpdates": "10000", **config}
+    _spark = cores, local_session("spillway study", cores=cores, config=own, log=log)
     return _spark[1]
 
 
