@@ -182,6 +182,7 @@ class OnSpark:
             cores=_CORES,
             admitted=straw_man(part) if point.label == STRAW else None,
             warm_rows=part.first,
+            config=spark_run.PLAIN_FILES,
         )
         return played.numbers(part.first)
 
@@ -225,6 +226,7 @@ def _dropped(waited_s: Floats) -> float:
 STUDY = Study(
     name="las-on-spark",
     title="Load-Aware Shedding in Stream Processing Systems, on Spark",
+    version=2,
     figures=(
         OnSpark(
             id="10",
@@ -238,7 +240,7 @@ STUDY = Study(
         OnSpark(
             id="11",
             title=f"Tweets on Spark, τ = {LIMIT_S:g} s",
-            rows=14_000,
+            rows=18_000,
             quick_rows=1_500,
             stream=tweets,
             claim=claims_11,
