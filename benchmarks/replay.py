@@ -40,7 +40,7 @@ class Ran:
 def run(stage: Stage) -> list[Figure]:
     """Time a scan of the batches' range and the same scan with the gate inverted over it."""
     burst_source.register(stage.spark)
-    rows = stage.size(500_000, 50_000)
+    rows = stage.size(1_000_000, 50_000)
     figures = []
     for name, shed in SHEDDERS.items():
         ran = _files(stage, rows, shed)

@@ -148,9 +148,13 @@ class Replay:
         return Found(rows, tuple(told for part in parts for told in part.missing))
 
     def _judged_part(self, record: GateRecord, batches: Sequence[PastBatch]) -> Found:
-        found = self.source.rows(self.spark, batches, self.checkpoint)
         gate = Gate.of(record, self._protected(record))
         plans = {batch.batch_id: batch.plan for batch in batches if batch.plan}
+        apart = self.source.rows_apart(self.spark, batches, self.checkpoint)
+        if apart is not None:
+            judged = [gate.judged(rows, plans[batch]) for batch, rows in apart[0].items()]
+            return Found(reduce(DataFrame.unionByName, judged), apart[1])
+        found = self.source.rows(self.spark, batches, self.checkpoint)
         table = F.broadcast(plan_table(self.spark, gate, plans))
         planned = found.rows.join(table, F.col(BATCH) == F.col(_KEY)).drop(_KEY)
         return Found(gate.judged(planned, _PLAN).drop(_PLAN), found.missing)

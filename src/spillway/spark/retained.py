@@ -17,6 +17,7 @@ from spillway.state.past import PastBatch
 
 BATCH = PREFIX + "batch"
 _SINGLY_MAX = 200  # so many scans Spark can still plan as one query
+_APART_MAX = 16  # to plan so many takes no longer than to tell their rows apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,26 @@ class Retained:
         if BATCH not in prepared.columns:
             prepared = self._singly(spark, batches, checkpoint, self.prepare)
         return Found(prepared, found.missing)
+
+    def rows_apart(
+        self, spark: SparkSession, batches: Sequence[PastBatch], checkpoint: Path | None
+    ) -> tuple[dict[int, DataFrame], tuple[str, ...]] | None:
+        """Return the prepared rows batch by batch, and what is missing; None if `rows` is quicker.
+
+        That is so for few batches of files whose schema is known: each is a scan of its own.
+        """
+        if self.schema is None or len(batches) > _APART_MAX or not is_files(batches[0].end):
+            return None
+        from spillway.spark.retained_files import file_rows_apart
+
+        found, missing = file_rows_apart(spark, self, batches, checkpoint)
+        if not found:
+            return None
+        prepare = self.prepare or (lambda rows: rows)
+        return {
+            batch: prepare(rows).withColumn(BATCH, F.lit(batch).cast("bigint"))
+            for batch, rows in found.items()
+        }, missing
 
     def _singly(
         self,

@@ -40,6 +40,28 @@ def file_rows(
     spark: SparkSession, source: Retained, batches: Sequence[PastBatch], checkpoint: Path | None
 ) -> Found:
     """Return the rows of the batches' files; files that are gone are named."""
+    there, missing = _retained(spark, source, batches, checkpoint)
+    return Found(_tagged(_load(spark, source, list(there)), there), missing)
+
+
+def file_rows_apart(
+    spark: SparkSession, source: Retained, batches: Sequence[PastBatch], checkpoint: Path | None
+) -> tuple[dict[int, DataFrame], tuple[str, ...]]:
+    """Return the rows of the files batch by batch, and the files that are gone.
+
+    A file is of one batch: read apart, no row need be told from those of other batches.
+    """
+    there, missing = _retained(spark, source, batches, checkpoint)
+    urls: dict[int, list[str]] = {}
+    for url, batch in there.items():
+        urls.setdefault(batch, []).append(url)
+    return {batch: _load(spark, source, own) for batch, own in urls.items()}, missing
+
+
+def _retained(
+    spark: SparkSession, source: Retained, batches: Sequence[PastBatch], checkpoint: Path | None
+) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return the batch of every file that is still there; name those that are not."""
     if checkpoint is None:
         raise ValueError("checkpoint must be known: the list of the files is there")
     try:
@@ -49,8 +71,7 @@ def file_rows(
     batch_of = _batch_of(came, batches)
     gone = _gone(spark, list(batch_of))
     there = {url: batch for url, batch in batch_of.items() if url not in gone}
-    missing = tuple(f"batch {batch_of[url]}: file {url} is gone" for url in sorted(gone))
-    return Found(_tagged(_load(spark, source, list(there)), there), missing)
+    return there, tuple(f"batch {batch_of[url]}: file {url} is gone" for url in sorted(gone))
 
 
 def _batch_of(came: dict[str, int], batches: Sequence[PastBatch]) -> dict[str, int]:
