@@ -243,7 +243,7 @@ class Budgets(OnSample):
 
     id: str = "budgets"
     title: str = "Displacement in the same time, by what would be needed for all work"
-    runs: int = 4
+    runs: int = 8
     quick_runs: int = 2
 
     def points(self) -> Sequence[Point]:
