@@ -171,7 +171,7 @@ def posg_results(gain: float) -> dict[str, dict[str, np.ndarray]]:
 
 
 @pytest.mark.parametrize(
-    ("gain", "held", "better"), [(1.5, 24, 12), (1.25, 24, 0), (1.0, 8, 0), (0.9, 0, 0)]
+    ("gain", "held", "better"), [(1.5, 30, 15), (1.25, 30, 0), (1.0, 10, 0), (0.9, 0, 0)]
 )
 def test_posg_claims_follow_the_speed_up(gain: float, held: int, better: int) -> None:
     results = posg_results(gain)

@@ -4,8 +4,8 @@ The operator waits, as for a database, so that k instances work at once on any m
 with k cores. Streams, costs and changes are the paper's; rows come at a pace that the instances can
 do 115 % of, the upper end of the paper's, since the engine takes its part of every batch. A last
 figure has a real computation, on two cores. Completion is measured by the operator: from a row's
-arrival to the end of its processing. "Cheapest first" is the usual placement, with the rows of
-every instance done in the order of what they cost; all others do them as they came.
+arrival to the end of its processing. "Cheapest first" is the usual placement, or round robin, with
+the rows of every instance done in the order of what they cost; all others do them as they came.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from spillway.sim.workloads import MS, Recipe, Stream
 from spillway.studies import spark_run
 from spillway.studies.posg_on_spark_claims import (
     CHEAPEST,
+    DEALT,
     GREEDY,
     LONGEST,
     MAIN,
@@ -75,6 +76,7 @@ def place(rows: DataFrame, folder: Path, *, name: str, k: int, work: Operator) -
     )
     placed = {
         ROUND_ROBIN: lambda: rows.repartition(k),
+        DEALT: lambda: rows.repartition(k),
         STEALING: lambda: rows.repartition(4 * k),
         CHEAPEST: lambda: guard.balance(rows, instances=k, key="key", way="longest"),
         LONGEST: lambda: guard.balance(rows, instances=k, key="key", way="longest"),
@@ -82,7 +84,7 @@ def place(rows: DataFrame, folder: Path, *, name: str, k: int, work: Operator) -
         TABLE: lambda: guard.balance(rows, instances=k, key="key", way="table", identity=["id"]),
     }[name]()
     seen = placed.selectExpr("*", "spark_partition_id() AS instance")
-    order: Order = "cheapest" if name == CHEAPEST else "arrival"
+    order: Order = "cheapest" if name in (CHEAPEST, DEALT) else "arrival"
     done = guard.map(seen, work, spark_run.OUT, key="key", arrived="arrived", order=order)
     return done.select("id", "started_us", "ended_us")
 
