@@ -37,6 +37,7 @@ from spillway.spark import columns
 from spillway.spark.columns import PREFIX
 from spillway.spark.control import pinned_of_task
 from spillway.spark.uniform import hash_sql, quoted, uniform_sql
+from spillway.spark.worker_memory import spare_modules
 from spillway.values import CostTable, PinnedPlan
 
 if TYPE_CHECKING:
@@ -256,6 +257,7 @@ def _placer(
         for items in batches:
             numbers = items.to_numpy(zero_copy_only=False)
             yield pa.array(instances_of(state, costs, numbers), type=pa.int32())
+        spare_modules()
 
     return place
 
@@ -286,5 +288,6 @@ def _line_reader(
         for _ in batches:
             pass
         yield pa.RecordBatch.from_pylist([line_values(find(), instances)], schema=_ARROW)
+        spare_modules()
 
     return read

@@ -156,12 +156,14 @@ def _plan_reader(
         import pyarrow as pa
 
         from spillway.spark.gate import Gate
+        from spillway.spark.worker_memory import spare_modules
 
         pinned = pinned_of_task(planner)
         for _ in batches:
             pass
         values = Gate(identity=(), **described).plan_values(pinned)
         yield pa.RecordBatch.from_pylist([values])
+        spare_modules()
 
     return read
 

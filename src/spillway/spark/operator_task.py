@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spillway.spark.columns import PREFIX, WEIGHT
 from spillway.spark.operator_results import Results
 from spillway.spark.task_report import encode
+from spillway.spark.worker_memory import spare_modules
 from spillway.state.memory import Memory
 from spillway.values import TaskReport
 from spillway.work_values import WorkDone
@@ -94,6 +95,7 @@ class Tally:
 
     def report(self, work: WorkDone | None = None) -> bytes:
         """Return the report of the task as it travels; `work` is what its subtasks did."""
+        spare_modules()
         return encode(
             TaskReport(
                 instance=_instance(),
