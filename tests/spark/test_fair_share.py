@@ -246,8 +246,7 @@ def test_two_drivers_share_one_budget(queries: Make, spark: SparkSession, tmp_pa
     ) as driver:
         (first,) = queries("first")  # while the other Spark starts
         first.start(busy(300))
-        first.go(2)
-        alone = first.rate
+        first.go()
         try:
             printed, failed = driver.communicate("go\n", timeout=200)
         except subprocess.TimeoutExpired:
@@ -255,12 +254,17 @@ def test_two_drivers_share_one_budget(queries: Make, spark: SparkSession, tmp_pa
             raise
     assert driver.returncode == 0, failed[-2_000:]
     _, rate, _, app = printed.split()
-    record = FairLog(folder=fair).read("second")
-    assert record is not None
-    first.go(2)  # one that came for long, and one as before
     assert float(rate) < 1.0
+    record = first.log.read("second")
+    assert record is not None
     assert app == record.app != first.told.app
-    assert first.rate < alone
+    paced = replace(record, rows_per_s=200.0, batch_s=1.0)  # however slowly its batches came
+    first.log.publish(paced)
+    first.go(2)  # one that came for long, and one as usual
+    shared = first.rate
+    first.log.publish(replace(paced, at_s=time.time() - LONG_S))
+    first.go(2)
+    assert first.rate > 1.5 * shared
 
 
 def test_inside_foreach_batch_a_member_shares_too(queries: Make) -> None:

@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
+from grafana_foundation_sdk.models.prometheus import Dataquery
 from prometheus_client.parser import text_string_to_metric_families
 
 from spillway.dashboard.serve import serve
@@ -143,6 +147,34 @@ def test_the_grafana_dashboard_has_what_grafana_needs_to_load_it() -> None:
     assert len(cells) == len(set(cells))  # no panel covers another
     variables = {variable["name"]: variable["type"] for variable in board["templating"]["list"]}
     assert variables == {"datasource": "datasource", "guard": "query"}
+
+
+def lost(given: Any, read: Any, place: str = "") -> list[str]:
+    """Name what stands in one tree of JSON and not, or not so, in the other."""
+    if isinstance(given, dict) and isinstance(read, dict):
+        missing = [f"{place}.{key}" for key in given if key not in read]
+        both = [lost(given[key], read[key], f"{place}.{key}") for key in given if key in read]
+        return missing + [each for found in both for each in found]
+    if isinstance(given, list) and isinstance(read, list) and len(given) == len(read):
+        pairs = enumerate(zip(given, read, strict=True))
+        return [each for i, pair in pairs for each in lost(*pair, f"{place}[{i}]")]
+    return [] if given == read else [place]
+
+
+def test_grafanas_own_model_reads_the_dashboard_and_loses_nothing_of_it() -> None:
+    """But the definition of a variable, which stands in its query once more."""
+    register_default_plugins()
+    board: dict[str, Any] = json.loads(GRAFANA.read_text())
+    read = Dashboard.from_json(board)
+    again = json.loads(JSONEncoder().encode(read))
+    guard = board["templating"]["list"][1]
+    assert guard["query"]["query"] == guard["definition"]
+    assert lost(board, again) == [".templating.list[1].definition"]
+    panels = [panel for panel in read.panels or [] if isinstance(panel, Panel)]
+    assert [len(panel.targets or []) for panel in panels] == [
+        len(panel["targets"]) for panel in board["panels"]
+    ]
+    assert all(isinstance(each, Dataquery) for panel in panels for each in panel.targets or [])
 
 
 needs_prometheus = pytest.mark.skipif(
