@@ -126,7 +126,7 @@ class TimeSeries:
         edges = np.linspace(0, rows, _WINDOWS + 1).astype(int)
         series = tuple(_over_rows(name, results[name]["completed_s"], edges) for name in NAMES)
         borders = (("speeds change", float(rows // 2)),)
-        panel = Panel("completion time (s)", series, "rows", True, borders=borders)
+        panel = Panel("completion time (s)", series, "rows", borders=borders)
         return Figure(self.id, self.title, (panel,))
 
     def claims(self, results: Results) -> list[Claim]:
@@ -137,10 +137,7 @@ class TimeSeries:
 def _over_rows(name: str, completed_s: Floats, edges: Ints) -> Series:
     windows = np.split(completed_s, edges[1:-1])
     x = tuple(float(edge) for edge in edges[1:])
-    mean, low, high = (
-        tuple(float(reduce(window)) for window in windows) for reduce in (np.mean, np.min, np.max)
-    )
-    return Series(name, x, mean, low, high)
+    return Series(name, x, tuple(float(window.mean()) for window in windows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +210,7 @@ class CpuBound:
         """Draw one line per way."""
         edges = np.linspace(0, results[ROUND_ROBIN]["completed_s"].size, _WINDOWS + 1).astype(int)
         series = tuple(_over_rows(name, results[name]["completed_s"], edges) for name in MAIN)
-        return Figure(self.id, self.title, (Panel("completion time (s)", series, "rows", True),))
+        return Figure(self.id, self.title, (Panel("completion time (s)", series, "rows"),))
 
     def claims(self, results: Results) -> list[Claim]:
         """Compare with round robin and with stealing."""
