@@ -312,8 +312,8 @@ class Guard:
                   half ("congress"). A named function without one uses all that Spark's state holds
                   of a group, in Spark alone: to use fewer would save nothing there.
         rows_min: of every group at least so many rows are allocated.
-        sample_rows: most rows of a group that Spark's state holds; it reserves 16 bytes for each,
-                  also in groups that have fewer. None holds all rows, and no more.
+        sample_rows: most rows of a group that Spark's state holds; for functions of your own it
+                  reserves 16 bytes for each, also in groups that have fewer. None holds all rows.
         error:    a contract that decides how many rows are used, instead of the guard's share; the
                   state then holds the whole window.
         """

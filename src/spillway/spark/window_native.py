@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql.internal import InternalFunction
 
 from spillway.estimate.quantile_places import QuantilePlaces
 from spillway.spark import columns
@@ -76,18 +77,23 @@ class NativeWindow:
         groups = self.span.grouped(rows, self.by)
         counted = F.count(F.lit(1) if self.function.column is None else _VALUE).alias("rows")
         if self.function.samples:
-            return self._quantile(groups.agg(counted, F.expr(self._sampled()).alias(_SORTED)))
+            return self._quantile(groups.agg(counted, self._sampled().alias(_SORTED)))
         exact = groups.agg(counted, F.expr(_EXACT[self.function.name]).alias("value"))
         value = F.coalesce("value", F.lit(math.nan))
         return exact.withColumns(
             {"value": value, "low": value, "high": value, "kept": F.col("rows")}
         )
 
-    def _sampled(self) -> str:
-        """Hold the values of least hash, of rows that have one; or all values."""
+    def _sampled(self) -> Column:
+        """Hold the values of least hash, of rows that have one; or all values.
+
+        `min_by` would hold them too, but it reserves places for all of a group's sample from its
+        first row on. What pandas on Spark sorts by holds those that are there.
+        """
         if self.sample_rows is None:
-            return f"collect_list({_VALUE})"
-        return f"min_by({_VALUE}, nvl2({_VALUE}, {_HASH}, NULL), {self.sample_rows})"
+            return F.collect_list(_VALUE)
+        pair = F.expr(f"nvl2({_VALUE}, struct({_HASH}, {_VALUE}), NULL)")
+        return InternalFunction.collect_top_k(pair, self.sample_rows, True)[_VALUE]
 
     def _quantile(self, held: DataFrame) -> DataFrame:
         """Read value and bounds off the sorted samples; NaN where a group has no value."""

@@ -96,7 +96,7 @@ Way = Callable[["DataFrame", Feed, float, Path], "DataFrame"]
 def play(feed: Feed, way: Way, shed: float, *, cores: int) -> Fed:
     """Feed the windows to a way of working on them, on so many cores."""
     with spark_run._folder() as folder, spark_run.interruptible():
-        return run(spark_run._session(cores), feed, way, shed, folder)
+        return run(spark_run._session(cores, spark_run.PLAIN_FILES), feed, way, shed, folder)
 
 
 def run(spark: SparkSession, feed: Feed, way: Way, shed: float, folder: Path) -> Fed:

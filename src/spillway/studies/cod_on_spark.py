@@ -282,10 +282,11 @@ def _repeated(rows: Rows, slide_s: float) -> Rows:
     return replace(rows, time_s=again["time_s"] + turns, group=again["group"], value=again["value"])
 
 
-def _sizes(windows: Mapping[int, int]) -> dict[str, Tried]:
+def _sizes(windows: Mapping[int, int], names: Sequence[str] = NAMES) -> dict[str, Tried]:
     """Made rides by the size of the window, each with so many measured ones."""
     return {
-        f"{rows:,} rows, 30 by 10 min": Tried(_made(rows, count)) for rows, count in windows.items()
+        f"{rows:,} rows, 30 by 10 min": Tried(_made(rows, count), names)
+        for rows, count in windows.items()
     }
 
 
@@ -319,7 +320,8 @@ def _figures(folder: str, kinds: set[str]) -> tuple[FigureJob, ...]:
             title="Latency from watermark to result",
             shed=0.97,
             feeds={
-                **_sizes({100_000: 6, 300_000: 4, 1_000_000: 3}),
+                **_sizes({100_000: 8, 300_000: 6, 1_000_000: 4}),
+                **_sizes({3_000_000: 3}, (NATIVE, PYTHON, WINDOW, SMALL)),
                 **_others(folder, kinds),
             },
             quick=_sizes({5_000: 2, 20_000: 2}),
@@ -334,6 +336,7 @@ def with_data(folder: str | None) -> Study:
     return Study(
         name="cod-on-spark",
         title="Concept-Driven Load Shedding, on Spark",
+        version=2,
         figures=_figures(folder or "", present(folder) if folder else set()),
     )
 
