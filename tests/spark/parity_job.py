@@ -22,7 +22,8 @@ def main(folder: Path) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
-    print("REPORT " + json.dumps(both_ways(spark, folder)), flush=True)
+    report = {**both_ways(spark, folder), "medians": medians(spark, folder / "medians")}
+    print("REPORT " + json.dumps(report), flush=True)
     os._exit(0)  # a Connect server in this process takes its time to stop
 
 
@@ -59,6 +60,31 @@ def guarded(spark: SparkSession, way: str, checkpoint: Path) -> dict[str, object
     kept = sorted(tuple(row) for row in spark.read.parquet(sink).collect())
     books = [(e.batch_id, e.seen.rows_in, e.seen.rows_kept, e.reason) for e in entries]
     return {"kept": kept, "books": books}
+
+
+def medians(spark: SparkSession, checkpoint: Path) -> list[tuple[object, ...]]:
+    """Sample a window of 900 rows of three keys; later rows let it out. Return what came."""
+    guard = sw.Guard("medians", control=sw.FixedRate(1.0), state=checkpoint / "spillway")
+    files.write(guard.state / "seed.json", "seed", 77)
+    source, sink = (str(checkpoint.parent / f"medians-{name}") for name in ("source", "sink"))
+    columns = ("id", "timestamp_seconds(id) AS at", "id % 3 AS key", "double(id) AS value")
+    for first in (0, 9_000):
+        spark.range(first, first + 900).selectExpr(*columns).write.mode("append").parquet(source)
+    stream = spark.readStream.schema("id bigint, at timestamp, key bigint, value double")
+    found = guard.window(
+        stream.parquet(source),
+        time="at",
+        size="15 minutes",
+        by="key",
+        apply="median(value)",
+        identity=["id"],
+        late="0 s",
+        sample_rows=16,
+    )
+    writer = found.drop("window").writeStream.format("parquet").option("path", sink)
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination(120)
+    return sorted(tuple(row) for row in spark.read.parquet(sink).collect())
 
 
 if __name__ == "__main__":

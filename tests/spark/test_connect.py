@@ -42,7 +42,8 @@ def test_the_main_path_is_the_same_on_classic_and_connect(
 ) -> None:
     pytest.importorskip("grpc", reason="Spark Connect's packages are not installed")
     with connecting(tmp_path / "connect") as job:
-        found = parity_job.both_ways(spark, tmp_path / "classic")  # while the server starts
+        both = parity_job.both_ways(spark, tmp_path / "classic")  # while the server starts
+        found = {**both, "medians": parity_job.medians(spark, tmp_path / "classic" / "medians")}
         classic, connect = json.loads(json.dumps(found)), report(job)
     assert connect == classic
     for way in ("stream", "batch"):
@@ -51,3 +52,6 @@ def test_the_main_path_is_the_same_on_classic_and_connect(
         assert sum(rows_kept for _, _, rows_kept, _ in books) == len(kept)
         assert 0 < len(kept) < 3000
     assert classic["stream"]["kept"] == classic["batch"]["kept"]
+    assert [(key, *counts) for key, _, _, _, *counts in classic["medians"]] == [
+        (key, 300, 16) for key in range(3)
+    ]

@@ -12,8 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import spillway as sw
+from spillway.spark import window_native
+from spillway.spark.window_apply import Named
+from spillway.spark.window_native import NativeWindow
+from spillway.spark.window_span import Span
 from spillway.state.memory import Memory
 from tests.conftest import wait_until
 
@@ -166,6 +171,28 @@ def test_a_sample_loses_no_group_keeps_to_the_share_and_is_booked(replay: Replay
     wait_for_books(protected, everything)
     held_rows = [op["numRowsTotal"] for p in replay.progress for op in p["stateOperators"]]  # type: ignore[attr-defined]
     assert max(held_rows) <= 20  # one row of state for every window and route
+
+
+def test_the_sample_of_a_named_function_is_that_of_min_by(spark: SparkSession) -> None:
+    """Rows of least hash: where some have no value, where all fit, and where the sample is cut."""
+    rows = spark.range(3_000).selectExpr(
+        "id % 7 AS route",
+        f"xxhash64(id) AS {window_native._HASH}",
+        f"CASE WHEN id % 5 > 0 AND id % 7 < 6 THEN double(id) END AS {window_native._VALUE}",
+    )
+    value, hashed = window_native._VALUE, window_native._HASH
+    for held in (5, 5_000):
+        native = NativeWindow(
+            span=Span(time="at", size="1 minute"),
+            by=("route",),
+            function=Named.parsed("median(fare)"),
+            sample_rows=held,
+        )
+        sampled = native._sampled().alias("ours")
+        chance = f"nvl2({value}, {hashed}, NULL)"
+        by_hash = F.expr(f"min_by({value}, {chance}, {held})").alias("theirs")
+        for row in rows.groupBy("route").agg(sampled, by_hash).collect():
+            assert sorted(row.ours) == sorted(row.theirs or []), row.route
 
 
 @pytest.mark.parametrize("sample_rows", [64, 4_096])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,7 @@ from spillway.studies import posg_on_spark as posg
 from spillway.studies import report, spark_run
 from spillway.studies.draw import picture_of
 from spillway.studies.las_judge import FULL, STRAW
-from spillway.studies.las_on_spark_claims import (
-    FEWEST,
-    GATE,
-    LIMIT_S,
-    NAMES,
-    OPERATOR,
-    recovery_batches,
-)
+from spillway.studies.las_on_spark_claims import FEWEST, GATE, NAMES, OPERATOR, recovery_batches
 from spillway.studies.posg_on_spark_claims import OURS, ROUND_ROBIN, STEALING, label
 from spillway.studies.run import ON_SPARK, Order
 from spillway.studies.spark_work import FullKnowledge, Waiting, batches, busy
@@ -76,7 +70,7 @@ def test_the_tweets_come_as_fast_as_they_can_be_done_after_a_prelude_at_half_loa
 def test_straw_man_sheds_half_of_phase_b_and_next_to_nothing_of_d() -> None:
     """It knows how many rows come, and not what they cost."""
     part = las.phases(PHASE_ROWS, seed=1)
-    kept = las.straw_man(part)[part.first :].reshape(len(las.PHASES), -1).mean(axis=1)
+    kept = las.straw_man(part, 1.5)[part.first :].reshape(len(las.PHASES), -1).mean(axis=1)
     by_phase = dict(zip(las.PHASES, kept, strict=True))
     assert by_phase["B"] < 0.85  # the first of its rows fill the limit that A left
     assert by_phase["D"] > 0.97
@@ -114,8 +108,8 @@ def test_recovery_counts_the_batches_of_a_phase_until_one_is_within_the_limit() 
     waited = np.concatenate([np.full(40, 0.5), np.full(20, 3.0), np.full(20, 1.2)])
     ends = np.array([10.0, 20, 30, 40, 50, 60, 70, 80])
     found = {"waited_s": waited, "batch_rows": ends}
-    assert recovery_batches(found, 2) == [3]
-    assert recovery_batches({**found, "waited_s": waited + 9}, 2) == [1_000]
+    assert recovery_batches(found, 2, 1.5) == [3]
+    assert recovery_batches({**found, "waited_s": waited + 9}, 2, 1.5) == [1_000]
 
 
 def las_results(**waited_s: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
@@ -129,13 +123,14 @@ def las_results(**waited_s: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
 
 
 def test_las_claims_hold_for_what_must_be_and_not_for_what_must_not() -> None:
-    straw, fewest = np.full(700, 8.0 * LIMIT_S), np.full(700, 1.0)
+    straw, fewest = np.full(700, 12.0), np.full(700, 1.0)
     fewest[:40] = np.nan
     good = las_results(**{STRAW: straw, FEWEST: fewest})
     for figure in las.STUDY.figures:
         claims = figure.claims(good)
         assert [claim.statement for claim in claims if not claim.held] == []
-        slow = np.full(700, 1.06 * LIMIT_S)
+        assert isinstance(figure, las.OnSpark)
+        slow = np.full(700, 1.06 * figure.limit_s)
         late = las_results(**{STRAW: straw, FEWEST: fewest, OPERATOR: slow})
         missed = [claim.statement for claim in figure.claims(late) if not claim.held]
         assert missed == [
@@ -155,7 +150,7 @@ def test_las_pictures_show_the_limit_and_where_phases_begin() -> None:
     assert [name for name, _ in latency.borders] == list(las.PHASES)
     assert latency.borders[1][1] == 100
     texts = {text.get_text() for axes in picture_of(figure).axes for text in axes.texts}
-    assert {f"τ = {LIMIT_S:g} s", *las.PHASES} <= texts
+    assert {"τ = 1.5 s", *las.PHASES} <= texts
     assert [line.name for line in latency.series] == list(NAMES)
     assert FULL in NAMES
 
@@ -202,7 +197,8 @@ def test_a_replayed_stream_accounts_for_every_row(spark: SparkSession, tmp_path:
     )
     admitted = np.arange(rows) % 4 > 0
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
-    played = spark_run.replay(spark, stream, admitted, las.POLICIES[STRAW], tmp_path / "run")
+    policy = partial(las.POLICIES[STRAW], limit_s=1.5)
+    played = spark_run.replay(spark, stream, admitted, policy, tmp_path / "run")
     assert (np.isnan(played.started_s) == ~admitted).all()
     started, arrived = played.started_s[admitted], stream.arrivals_ns[admitted] / 1e9
     assert (started >= arrived).all()
