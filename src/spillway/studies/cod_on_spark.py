@@ -320,7 +320,7 @@ def _figures(folder: str, kinds: set[str]) -> tuple[FigureJob, ...]:
             title="Latency from watermark to result",
             shed=0.97,
             feeds={
-                **_sizes({100_000: 8, 300_000: 6, 1_000_000: 4}),
+                **_sizes({100_000: 6, 300_000: 4, 1_000_000: 3}),
                 **_sizes({3_000_000: 3}, (NATIVE, PYTHON, WINDOW, SMALL)),
                 **_others(folder, kinds),
             },
