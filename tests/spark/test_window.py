@@ -116,6 +116,19 @@ def guard(replay: Replay, share: float = 1.0) -> sw.Guard:
     return sw.Guard("rides", state=replay.state, control=sw.FixedRate(share))
 
 
+def medians(replay: Replay, *, sample_rows: int) -> DataFrame:
+    """The median fare by route in windows of ten minutes, from so many rows at most."""
+    return guard(replay).window(
+        replay.stream(),
+        time="at",
+        size="10 minutes",
+        by="route",
+        apply="median(fare)",
+        late="0 s",
+        sample_rows=sample_rows,
+    )
+
+
 def truth(frame: pd.DataFrame, how: Callable[[pd.Series], float] | str) -> pd.DataFrame:
     start = frame["at"].dt.floor("10min")
     return frame.groupby([start, "route"])["fare"].agg(how).reset_index()
@@ -124,15 +137,7 @@ def truth(frame: pd.DataFrame, how: Callable[[pd.Series], float] | str) -> pd.Da
 def test_a_window_that_fits_the_budget_is_exact(replay: Replay) -> None:
     frames = [rides(range(10)), rides(range(10, 20))]
     replay.add(*frames, pushing(100), pushing(200))
-    rows = guard(replay).window(
-        replay.stream(),
-        time="at",
-        size="10 minutes",
-        by="route",
-        apply="median(fare)",
-        late="0 s",
-        sample_rows=512,
-    )
+    rows = medians(replay, sample_rows=512)
     found = replay.run(rows)
     exact = truth(pd.concat(frames), "median")
     found = found[found["route"] != "push"].reset_index(drop=True)
@@ -201,16 +206,8 @@ def test_rare_groups_take_no_state_for_rows_that_did_not_come(
 ) -> None:
     """600 rides on 300 routes are some kilobytes, whatever might be held of a route."""
     replay.add(rides(range(10), per_minute=60, routes=300))
-    medians = guard(replay).window(
-        replay.stream(),
-        time="at",
-        size="10 minutes",
-        by="route",
-        apply="median(fare)",
-        late="0 s",
-        sample_rows=sample_rows,
-    )
-    query = medians.writeStream.format("noop").trigger(availableNow=True)
+    rows = medians(replay, sample_rows=sample_rows)
+    query = rows.writeStream.format("noop").trigger(availableNow=True)
     query.option("checkpointLocation", str(replay.folder / "checkpoint")).start().awaitTermination()
     written = (replay.folder / "checkpoint" / "state").rglob("*.delta")
     assert 1_000 < sum(path.stat().st_size for path in written) < 60_000
