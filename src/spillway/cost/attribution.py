@@ -113,11 +113,11 @@ class Pace:
     >>> for _ in range(50):
     ...     rows = pace.next_rows(10_000)
     ...     pace.took(rows, taken_ns=50_000 * rows, own_ns=150_000)
-    >>> pace.next_rows(10_000) + pace.next_rows(10_000)  # 15 ms and half of that, at 50 µs a row
-    450
+    >>> pace.next_rows(10_000) + pace.next_rows(10_000)  # 30 ms and half of that, at 50 µs a row
+    900
     """
 
-    def __init__(self, *, rows: int, rows_max: int, share: float = 0.01) -> None:
+    def __init__(self, *, rows: int, rows_max: int, share: float = 0.005) -> None:
         """Begin with a size; at most four times as many rows follow in the next slice."""
         self._rows, self._rows_max, self._share = float(rows), rows_max, share
         self._half = False
