@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 import spillway as sw
 from spillway.spark import window_native
 from spillway.spark.window_apply import Named
-from spillway.spark.window_native import NativeWindow
+from spillway.spark.window_native import _RESERVED_MAX, NativeWindow
 from spillway.spark.window_span import Span
 from spillway.state.memory import Memory
 from tests.conftest import wait_until
@@ -186,7 +186,7 @@ def test_the_sample_of_a_named_function_is_that_of_min_by(spark: SparkSession) -
         f"CASE WHEN id % 5 > 0 AND id % 7 < 6 THEN double(id) END AS {window_native._VALUE}",
     )
     value, hashed = window_native._VALUE, window_native._HASH
-    for held in (5, 5_000):
+    for held in (_RESERVED_MAX + 1, 5_000):
         native = NativeWindow(
             span=Span(time="at", size="1 minute"),
             by=("route",),

@@ -13,7 +13,8 @@ from typing import Any
 Metrics = dict[str, Any]
 
 ASIDE = "aside"  # shed rows that were written aside
-TASKS = "tasks"  # the reports of an operator's tasks; every operator of a guard has some
+TASKS = "tasks"  # the reports of an operator's tasks; every operator in Python has some
+WINDOW_ROWS, WINDOW_USED = "window_rows", "window_rows_used"  # of windows that need no Python
 
 
 def count_names(what: str, strata: Sequence[str]) -> list[str]:
@@ -31,15 +32,22 @@ def count_names(what: str, strata: Sequence[str]) -> list[str]:
 
 
 def merged(found: Iterable[Mapping[str, Any]]) -> Metrics:
-    """Join metrics; the reports of all operators stand one after the other.
+    """Join metrics; reports of operators stand one after the other, rows of windows add up.
 
     >>> merged([{"rows_in": 5}, {"tasks": ["a"]}, {"tasks": ["b"]}])
     {'rows_in': 5, 'tasks': ['a', 'b']}
+    >>> merged([{"window_rows": 5}, {"window_rows": None}, {"window_rows": 2}])
+    {'window_rows': 7}
     """
     metrics: Metrics = {}
     for each in found:
         tasks = [*metrics.get(TASKS, ()), *(each.get(TASKS) or ())]
-        metrics |= each
+        rows = {
+            name: (metrics.get(name) or 0) + (each[name] or 0)
+            for name in (WINDOW_ROWS, WINDOW_USED)
+            if name in each
+        }
+        metrics |= {**each, **rows}
         if tasks:
             metrics[TASKS] = tasks
     return metrics

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from spillway.spark.metrics import ASIDE, TASKS, count_names
+from spillway.spark.metrics import ASIDE, TASKS, WINDOW_ROWS, WINDOW_USED, count_names
 from spillway.spark.task_report import decode
 from spillway.state.offsets import total_span
 from spillway.values import GroupsSeen, Observation, StratumCount, TaskReport
@@ -64,8 +64,15 @@ def observation(metrics: Metrics, timing: Timing, strata: tuple[str, ...]) -> Ob
 
 
 def task_reports(metrics: Metrics) -> tuple[TaskReport, ...]:
-    """Read the reports of an operator's tasks; none where no operator was observed."""
-    return tuple(decode(value) for value in metrics.get(TASKS) or ())
+    """Read the reports of an operator's tasks; none where no operator was observed.
+
+    The windows that Spark computed alone count as one task, which took no time of Python's.
+    """
+    reports = tuple(decode(value) for value in metrics.get(TASKS) or ())
+    if WINDOW_ROWS not in metrics:
+        return reports
+    rows, used = metrics[WINDOW_ROWS] or 0, metrics[WINDOW_USED] or 0
+    return *reports, TaskReport(instance=0, rows_in=rows, rows_refused=rows - used)
 
 
 def _groups(metrics: Metrics) -> GroupsSeen | None:

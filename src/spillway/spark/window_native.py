@@ -16,18 +16,17 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.internal import InternalFunction
 
-from spillway.estimate.quantile_places import QuantilePlaces
+from spillway.estimate.quantile_places import Floats, QuantilePlaces
 from spillway.spark import columns
-from spillway.spark.metrics import TASKS
-from spillway.spark.task_report import _KIND
+from spillway.spark.metrics import WINDOW_ROWS, WINDOW_USED
 from spillway.spark.uniform import hash_sql, quoted
 from spillway.spark.window_apply import Named
 from spillway.spark.window_span import SPAN, Span, check_number, check_sample_rows
-from spillway.state.files import FORMAT
 
 _HASH, _VALUE, _SORTED, _BELOW, _ABOVE = (
     f"{columns.PREFIX}{name}" for name in ("hash", "value", "sorted", "below", "above")
 )
+_RESERVED_MAX = 32  # rows of a sample for which places are reserved, 16 bytes each
 _EXACT = {
     "count": "CAST(count(1) AS DOUBLE)",
     "mean": f"avg({_VALUE})",
@@ -60,7 +59,8 @@ class NativeWindow:
         found = self._found(self._narrowed(self.span.watermarked(df)))
         span = f"named_struct('start', {SPAN}.start, 'end', {SPAN}.end) AS window"
         results = ("value", "low", "high", "rows", "kept")
-        counted = found.observe(observed, F.array(report("rows", "kept")).alias(TASKS))
+        rows, used = F.sum("rows").alias(WINDOW_ROWS), F.sum("kept").alias(WINDOW_USED)
+        counted = found.observe(observed, rows, used)
         return counted.selectExpr(span, *map(quoted, self.by), *results)
 
     def _narrowed(self, df: DataFrame) -> DataFrame:
@@ -87,11 +87,13 @@ class NativeWindow:
     def _sampled(self) -> Column:
         """Hold the values of least hash, of rows that have one; or all values.
 
-        `min_by` would hold them too, but it reserves places for all of a group's sample from its
+        `min_by` is the faster one, but it reserves places for all of a group's sample from its
         first row on. What pandas on Spark sorts by holds those that are there.
         """
         if self.sample_rows is None:
             return F.collect_list(_VALUE)
+        if self.sample_rows <= _RESERVED_MAX:
+            return F.expr(f"min_by({_VALUE}, nvl2({_VALUE}, {_HASH}, NULL), {self.sample_rows})")
         pair = F.expr(f"nvl2({_VALUE}, struct({_HASH}, {_VALUE}), NULL)")
         return InternalFunction.collect_top_k(pair, self.sample_rows, True)[_VALUE]
 
@@ -124,7 +126,7 @@ class NativeWindow:
         far = F.least(table.singly - 1 + steps, F.lit(table.low.size - 1))
         entry = F.when(more <= table.singly, more - 1).otherwise(far).cast("int")
         sides = {_BELOW: table.low, _ABOVE: table.high}
-        return {name: F.get(F.lit(places), entry) for name, places in sides.items()}
+        return {name: F.get(_table(places), entry) for name, places in sides.items()}
 
 
 def _at(place: Column) -> Column:
@@ -136,14 +138,7 @@ def _at(place: Column) -> Column:
     return F.when(share > 0, before + share * (after - before)).otherwise(before)
 
 
-def report(rows: str, kept: str) -> Column:
-    """Return what a task would report, as `task_report.encode` writes it, from counts in columns.
-
-    All groups of a batch count as one task, which took no time of Python's.
-    """
-    counts = {"rows_in": F.sum(rows), "rows_refused": F.sum(F.col(rows) - F.col(kept))}
-    fields = [f'"{name}":%d' for name in ("instance", *counts)]
-    numbers = [F.coalesce(count, F.lit(0)) for count in counts.values()]
-    body = F.format_string(f"{{{','.join(fields)}}}", F.lit(0), *numbers)
-    around = f'{{"spillway":{FORMAT},"kind":"{_KIND}","crc32":%d,"body":%s}}'
-    return F.encode(F.format_string(around, F.crc32(body.cast("binary")), body), "UTF-8")
+def _table(numbers: Floats) -> Column:
+    """Return numbers as one constant: as many literals would be looked through in every batch."""
+    text = " ".join(f"{number:.6f}" for number in numbers)
+    return F.split(F.lit(text), " ").cast("array<double>")
