@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 _OUT = pa.schema([("route", pa.int64()), ("value", pa.float64())])
 _SHARES = 10_000
-_WARM = 1
+_WARM = 2
 _REPEATS = 4  # Google's trace holds three windows: it is played so often in a row
 _CORES = 2
 _BANDS = (*((5.0 * band, 5.0) for band in range(12)), (60.0, float("inf")))  # start and width, $
@@ -223,8 +223,8 @@ class OnSpark:
 
 @lru_cache(maxsize=1)
 def _warm_up(cores: int) -> None:
-    """Let Java compile what all ways have in common, or the first way would pay for all."""
-    for name in (NATIVE, WINDOW, PYTHON):
+    """Let Java compile what ways have in common, or the first way would pay for all."""
+    for name in NAMES:
         cod_feed.play(_made(20_000, 2)(0), WAYS[name], 0.97, cores=cores)
 
 
@@ -320,7 +320,7 @@ def _figures(folder: str, kinds: set[str]) -> tuple[FigureJob, ...]:
             title="Latency from watermark to result",
             shed=0.97,
             feeds={
-                **_sizes({100_000: 6, 300_000: 4, 1_000_000: 3}),
+                **_sizes({100_000: 12, 300_000: 8, 1_000_000: 5}),
                 **_sizes({3_000_000: 3}, (NATIVE, PYTHON, WINDOW, SMALL)),
                 **_others(folder, kinds),
             },
@@ -336,7 +336,7 @@ def with_data(folder: str | None) -> Study:
     return Study(
         name="cod-on-spark",
         title="Concept-Driven Load Shedding, on Spark",
-        version=2,
+        version=3,
         figures=_figures(folder or "", present(folder) if folder else set()),
     )
 
