@@ -580,3 +580,17 @@ def test_on_spark_too_an_exception_is_the_users_own(spark: SparkSession) -> None
     assert "OwnTrouble: the database is away" in text
     assert "in raises" in text
     assert "ValueError" not in text
+
+
+def test_an_operator_may_return_the_same_frame_again_and_again() -> None:
+    """As with plain `mapInArrow`, what it returned first is not what it writes into it later."""
+    reused = pd.DataFrame({"id": np.zeros(1, dtype=np.int64), "twice": np.zeros(1, dtype=np.int64)})
+
+    def fills(frame: pd.DataFrame) -> pd.DataFrame:
+        reused["id"].to_numpy()[:] = frame["id"].to_numpy()
+        reused["twice"].to_numpy()[:] = 2 * frame["id"].to_numpy()
+        return reused
+
+    made, _ = run(operator(fills, takes="pandas", batch_rows=1), rows_of("abc"))
+    assert made["twice"].to_pylist() == [2 * id_ for id_ in made["id"].to_pylist()]
+    assert len(set(made["id"].to_pylist())) == 3

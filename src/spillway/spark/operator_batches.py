@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -45,18 +45,17 @@ class BatchOperator:
         """Whether there is anything to tell apart within an Arrow batch."""
         return self.layout.keyed or self.admit is not None
 
-    def call(self, given: Any) -> tuple[Any, int]:
+    def call(self, given: Any) -> tuple[list[pa.RecordBatch], int]:
         """Run the operator once; return what it made and how long it took itself."""
         begin_ns = perf_counter_ns()
         made = self.fn(given)
         if self.takes == "arrow" and not isinstance(made, pa.RecordBatch | pa.Table):
             made = _drained(made)
-        return made, perf_counter_ns() - begin_ns
-
-    def batches_of(self, made: Any) -> list[pa.RecordBatch]:
-        """Turn what the operator made into batches of its schema, or refuse it by name."""
+        taken_ns = perf_counter_ns() - begin_ns
         results = self.layout.results
-        return results.of_arrow(made) if self.takes == "arrow" else [results.of_frame(made)]
+        return (
+            results.of_arrow(made) if self.takes == "arrow" else [results.of_frame(made)]
+        ), taken_ns
 
 
 def run_batches(
@@ -79,19 +78,12 @@ def _run_batch(
     operator: BatchOperator, slicer: Slicer | None, tally: Tally, batch: pa.RecordBatch
 ) -> Iterator[pa.RecordBatch]:
     rows = Rows(operator, batch)
-    pieces = _run_whole(rows, tally) if slicer is None else slicer.run(rows, tally)
-    made = [batch for piece in pieces for batch in rows.finished(piece)]
+    if slicer is None:
+        made = _run_whole(rows, tally)
+    else:
+        made = slicer.run(rows, tally)
     if made:
         yield pa.concat_batches(made)
-
-
-class Piece(NamedTuple):
-    """What the operator made of a slice: the rows at `at`, or of these the ones at `kept`."""
-
-    made: Any
-    at: int
-    rows: int
-    kept: Ints | None
 
 
 class Rows:
@@ -108,25 +100,14 @@ class Rows:
         seen = layout.seen(batch)
         self._seen = seen.to_pandas() if operator.takes == "pandas" else seen
 
-    def run(self, at: int, rows: int, kept: Ints | None) -> tuple[Piece, int]:
-        """Run the operator on a slice, or on its rows at the places `kept`; say how long."""
+    def run(self, at: int, rows: int, kept: Ints | None) -> tuple[list[pa.RecordBatch], int]:
+        """Run the operator on a slice, or on its rows at the places `kept`."""
         made, taken_ns = self.operator.call(self._slice(at, rows, kept))
-        return Piece(made, at, rows, kept), taken_ns
-
-    def finished(self, piece: Piece) -> list[pa.RecordBatch]:
-        """Return a slice's results as they leave the task.
-
-        For all slices of an Arrow batch in one go: right after the operator, which has the
-        processor's caches to itself, the same steps take seven times as long.
-        """
-        made, results = self.operator.batches_of(piece.made), self.operator.layout.results
         if self._weights is None:
-            return [results.finished(batch, None, None) for batch in made]
-        weights = self._weights.slice(piece.at, piece.rows)
-        if piece.kept is not None:
-            weights = weights.take(piece.kept)
-        whole = pa.concat_batches(made) if made else results.of_rows([])
-        return [results.finished(whole, weights, None)]
+            return [self._finished(batch, None) for batch in made], taken_ns
+        weights = self._weights.slice(at, rows)
+        whole = pa.concat_batches(made) if made else self.operator.layout.results.of_rows([])
+        return [self._finished(whole, weights if kept is None else weights.take(kept))], taken_ns
 
     def _slice(self, at: int, rows: int, kept: Ints | None) -> Any:
         if self.operator.takes == "arrow":
@@ -137,14 +118,17 @@ class Rows:
         piece = self._seen.iloc[at : at + rows] if kept is None else self._seen.iloc[at + kept]
         return piece.reset_index(drop=True)
 
+    def _finished(self, batch: pa.RecordBatch, weights: pa.Array | None) -> pa.RecordBatch:
+        return self.operator.layout.results.finished(batch, weights, None)
 
-def _run_whole(rows: Rows, tally: Tally) -> list[Piece]:
+
+def _run_whole(rows: Rows, tally: Tally) -> list[pa.RecordBatch]:
     if rows.arrivals_ns is not None:
         tally.waited(perf_counter_ns() + wall_offset_ns(), rows.arrivals_ns)
-    piece, taken_ns = rows.run(0, rows.count, None)
+    made, taken_ns = rows.run(0, rows.count, None)
     tally.came(rows.count)
     tally.worked(np.array([taken_ns]), None)
-    return [piece]
+    return made
 
 
 class Slicer:
@@ -159,9 +143,9 @@ class Slicer:
         self._pace = _first_pace(operator, self._known)
         self._gate = _Gate(operator.admit, self._known) if operator.admit is not None else None
 
-    def run(self, rows: Rows, tally: Tally) -> list[Piece]:
+    def run(self, rows: Rows, tally: Tally) -> list[pa.RecordBatch]:
         """Run the operator slice by slice; what the slices took is attributed at the end."""
-        made: list[Piece] = []
+        made: list[pa.RecordBatch] = []
         taken: list[Ints] = []
         busy_ns, at = 0, 0
         items = np.zeros(rows.count, dtype=np.int64) if rows.items is None else rows.items
@@ -184,7 +168,7 @@ class Slicer:
         items: Ints,
         at: int,
         size: int,
-        made: list[Piece],
+        made: list[pa.RecordBatch],
     ) -> tuple[Ints, int] | None:
         """Run one slice; return the items of its rows and what they took, None if none stayed."""
         begin_ns = perf_counter_ns()
@@ -198,8 +182,8 @@ class Slicer:
             return None
         if arrivals_ns is not None:
             tally.waited(now_ns, arrivals_ns[at : at + size][slice(None) if kept is None else kept])
-        piece, taken_ns = rows.run(at, size, kept)
-        made.append(piece)
+        batches, taken_ns = rows.run(at, size, kept)
+        made.extend(batches)
         worked = here if kept is None else here[kept]
         self._learn(worked, taken_ns)
         own_ns = perf_counter_ns() - begin_ns - taken_ns

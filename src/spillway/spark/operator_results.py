@@ -53,13 +53,17 @@ class Results:
         )
 
     def of_frame(self, frame: object) -> pa.RecordBatch:
-        """Turn a pandas frame into a batch; the order of its columns does not matter."""
+        """Turn a pandas frame into a batch; the order of its columns does not matter.
+
+        It is copied: Arrow would share its numbers, and the operator may fill the same frame again.
+        """
         import pandas as pd
 
         if not isinstance(frame, pd.DataFrame):
             raise self._refused("return a pandas DataFrame", _kind(frame))
         self._check_names(list(frame.columns))
-        return self._batch([self._array(frame[field.name], field) for field in self.schema])
+        own = frame.copy()
+        return self._batch([self._array(own[field.name], field) for field in self.schema])
 
     def of_arrow(self, made: object) -> list[pa.RecordBatch]:
         """Turn an Arrow batch, a table or several of them into batches of the schema."""
