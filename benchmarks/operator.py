@@ -37,7 +37,7 @@ def run(stage: Stage) -> list[Figure]:
 
 def _rows(stage: Stage) -> list[Figure]:
     """Time a function of 50 µs a row, with what is measured of it."""
-    rows, work = stage.size(MANY, 20_000), busy(_size())
+    rows, work = stage.size(MANY, 20_000), busy(_size(busy))
     ways = {
         "plain": lambda: _job_s(stage, rows, plain_rows(work)),
         "key": lambda: _guarded_s(stage, rows, fn=work, key="key"),
@@ -63,7 +63,13 @@ def _frames(stage: Stage) -> list[Figure]:
     figures = []
     for what, fn, rows, bound in (
         ("vectorised pandas operator of 1 µs", vectorised, stage.size(1_000_000, 200_000), None),
-        ("pandas operator of 50 µs", by_row(busy(_size())), stage.size(MANY, 20_000), BOUND),
+        ("pandas operator of 50 µs", by_row(busy(_size(busy))), stage.size(MANY, 20_000), BOUND),
+        (
+            "pandas operator of 50 µs that loops in Python",
+            by_row(looping(_size(looping))),
+            stage.size(MANY, 20_000),
+            BOUND,
+        ),
     ):
         ways = {
             "plain": lambda fn=fn, rows=rows: _job_s(stage, rows, plain_frames(fn)),
@@ -154,17 +160,25 @@ def plain_frames(fn: Callable[[pd.DataFrame], pd.DataFrame]) -> Task:
 
 
 def busy(size: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return a function that digests so many bytes: fixed work, whoever calls it.
-
-    A loop in Python would not do: its numbers come from an allocator whose speed depends on what
-    else lives, and the same loop took 2 to 5 % longer in slices with no guard around.
-    """
+    """Return a function that digests so many bytes: fixed work, whoever calls it."""
     text = bytes(size)
 
     def work(row: dict[str, Any]) -> dict[str, Any]:
         digest = sha256(text)
         digest.update(str(row["number"]).encode())
         return {"id": row["id"], "made": float(digest.digest()[0])}
+
+    return work
+
+
+def looping(turns: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a function that loops in Python; its time depends on how many rows it gets at once."""
+
+    def work(row: dict[str, Any]) -> dict[str, Any]:
+        number = row["number"]
+        for _ in range(turns):
+            number = number * 0.5 + 1.0
+        return {"id": row["id"], "made": number}
 
     return work
 
@@ -193,9 +207,9 @@ def vectorised(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"id": frame["id"], "made": made})
 
 
-def _size() -> int:
-    """Return how many bytes take 50 µs, by the median of some."""
-    size, work = 50_000, busy(50_000)
+def _size(make: Callable[[int], Callable[[dict[str, Any]], object]]) -> int:
+    """Return how many bytes or turns take 50 µs, by the median of some."""
+    size, work = 20_000, make(20_000)
     row = {"id": 1, "number": 0.5}
     taken = []
     for _ in range(200):
