@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +144,24 @@ def test_a_strange_span_is_refused(client: TestClient) -> None:
 
 def overview(client: TestClient) -> Any:
     return client.get("/api/overview", headers=bearer()).json()
+
+
+def test_the_very_first_answer_names_the_guards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is read whole: the page would otherwise show an empty list as loaded."""
+
+    async def never(_: app_module.Live) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(app_module.Live, "run", never)
+    write(tmp_path / "state", Story(name="rides"), batches=3)
+    access = Access.of("127.0.0.1", token=TOKEN)
+    url = "http://127.0.0.1:8377"
+    with TestClient(application([tmp_path / "state"], access), base_url=url) as client:
+        told = overview(client)
+    assert [(query["name"], query["batch_id"]) for query in told["queries"]] == [("rides", 2)]
+    assert not told["loaded"]
 
 
 def test_a_name_that_is_a_script_travels_as_text_and_no_script_may_run_from_elsewhere(

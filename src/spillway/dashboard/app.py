@@ -48,7 +48,7 @@ class Live:
 
     async def run(self) -> None:
         """Read again and again; without a pause while there is a past to catch up with."""
-        turn = 0
+        turn = 1  # the first look is taken before anybody can ask
         while True:
             before, known = self.watch.seq, len(self.watch.followed)
             if turn % _LOOK_EVERY == 0:
@@ -81,6 +81,7 @@ def application(folders: Sequence[Path], access: Access, *, page: bool = True) -
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await asyncio.to_thread(watch.look)
         reading = asyncio.create_task(live.run())
         yield
         reading.cancel()
