@@ -1,6 +1,7 @@
 """Sampled windows on Spark: what comes out, what is held, what is counted."""
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -15,10 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import spillway as sw
+from spillway.estimate.quantile_places import QuantilePlaces
 from spillway.spark import window_native
 from spillway.spark.window_apply import Named
 from spillway.spark.window_native import _RESERVED_MAX, NativeWindow
-from spillway.spark.window_span import Span
+from spillway.spark.window_span import SPAN, Span
 from spillway.state.memory import Memory
 from tests.conftest import wait_until
 
@@ -244,6 +246,47 @@ def test_a_quantile_in_spark_alone_is_the_one_of_python_with_its_bounds(replay: 
     assert found["kept"].max() == 12
     assert set(found["low"] == found["high"]) == {True, False}
     wait_for_books(protected, found)
+
+
+@pytest.mark.parametrize(("q", "held"), [(0.5, 4), (0.9, 16), (0.01, 64)])
+def test_value_and_bounds_are_those_of_the_table_for_any_number_of_rows(
+    spark: SparkSession, q: float, held: int
+) -> None:
+    """No rows, all held, one more, many; an endless value; places outside of the sample."""
+    numbers = np.random.default_rng(1).normal(size=held)
+    numbers[0] = math.inf
+    counts = [0, 1, 2, held - 1, held, held + 1, held + 256, held + 257, 10**5, 10**9]
+    samples = {rows: numbers[: min(rows, held)] for rows in counts}
+    lines = [(each.tolist(), rows) for rows, each in samples.items()]
+    window = "struct(timestamp_seconds(0) AS start, timestamp_seconds(60) AS end)"
+    given = spark.createDataFrame(lines, f"{window_native._SORTED} array<double>, rows bigint")
+    native = NativeWindow(
+        span=Span(time="at", size="1 minute"),
+        by=(),
+        function=Named.parsed(f"quantile(fare, {q})"),
+        sample_rows=held,
+    )
+    found = native._quantile(given.withColumn(SPAN, F.expr(window))).toPandas().set_index("rows")
+    places = QuantilePlaces.of(q, kept=held)
+    for rows, sample in samples.items():
+        value = _naive_at(np.sort(sample), q * (len(sample) - 1) + 1) if rows else math.nan
+        low = high = value
+        if rows > held:
+            entry = places.entries(np.array([rows]))[0]
+            low, high = (
+                _naive_at(np.sort(sample), side[entry]) for side in (places.low, places.high)
+            )
+        line = found.loc[rows, ["value", "low", "high", "kept"]].tolist()
+        assert line == pytest.approx([value, low, high, len(sample)], nan_ok=True), rows
+
+
+def _naive_at(ordered: Any, place: float) -> float:
+    """Interpolate at a place from 1 on; endless where there is none."""
+    if not 1 <= place <= len(ordered):
+        return -math.inf if place < 1 else math.inf
+    before = ordered[int(place) - 1]
+    share = place - int(place)
+    return float(before + share * (ordered[int(place)] - before)) if share else float(before)
 
 
 @pytest.mark.parametrize(

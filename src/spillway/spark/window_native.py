@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.internal import InternalFunction
@@ -23,8 +24,9 @@ from spillway.spark.uniform import hash_sql, quoted
 from spillway.spark.window_apply import Named
 from spillway.spark.window_span import SPAN, Span, check_number, check_sample_rows
 
-_HASH, _VALUE, _SORTED, _BELOW, _ABOVE = (
-    f"{columns.PREFIX}{name}" for name in ("hash", "value", "sorted", "below", "above")
+_HASH, _VALUE, _SORTED, _ENTRY, _PLACE, _BELOW, _ABOVE = (
+    f"{columns.PREFIX}{name}"
+    for name in ("hash", "value", "sorted", "entry", "place", "below", "above")
 )
 _RESERVED_MAX = 32  # rows of a sample for which places are reserved, 16 bytes each
 _EXACT = {
@@ -60,8 +62,7 @@ class NativeWindow:
         span = f"named_struct('start', {SPAN}.start, 'end', {SPAN}.end) AS window"
         results = ("value", "low", "high", "rows", "kept")
         rows, used = F.sum("rows").alias(WINDOW_ROWS), F.sum("kept").alias(WINDOW_USED)
-        counted = found.observe(observed, rows, used)
-        return counted.selectExpr(span, *map(quoted, self.by), *results)
+        return found.selectExpr(span, *map(quoted, self.by), *results).observe(observed, rows, used)
 
     def _narrowed(self, df: DataFrame) -> DataFrame:
         """Leave what is needed: time, groups, value and, for a sample, the hash."""
@@ -98,47 +99,63 @@ class NativeWindow:
         return InternalFunction.collect_top_k(pair, self.sample_rows, True)[_VALUE]
 
     def _quantile(self, held: DataFrame) -> DataFrame:
-        """Read value and bounds off the sorted samples; NaN where a group has no value."""
-        nothing = F.expr("CAST(array() AS ARRAY<DOUBLE>)")
-        held = held.withColumn(_SORTED, F.sort_array(F.coalesce(_SORTED, nothing)))
-        held = held.withColumn("kept", F.size(_SORTED).cast("long"))
-        held = held.withColumns(self._places())
-        q = self.function.q
-        value = F.coalesce(_at(F.lit(q) * (F.col("kept") - 1) + 1), F.lit(math.nan))
-        part = F.col("kept") < F.col("rows")
-        low = F.when(F.col(_BELOW) < 1, -math.inf).otherwise(_at(F.col(_BELOW)))
-        high = F.when(F.col(_ABOVE) > F.col("kept"), math.inf).otherwise(_at(F.col(_ABOVE)))
-        held = held.withColumn("value", value)
-        value = F.col("value")
-        return held.withColumns(
-            {"low": F.when(part, low).otherwise(value), "high": F.when(part, high).otherwise(value)}
-        )
+        """Read value and bounds off the sorted samples; NaN where a group has no value.
 
-    def _places(self) -> dict[str, Column]:
-        """Return the places of the bounds, for groups that are not held whole."""
+        Spark plans every batch anew, so each expression here takes time in each of them: places are
+        columns of their own, and the rows that are held follow from the rows that came.
+        """
+        names = [*map(quoted, self.by), SPAN, "rows"]
+        most = "rows" if self.sample_rows is None else f"least(rows, {self.sample_rows})"
+        held = held.selectExpr(*names, f"sort_array({_SORTED}) AS {_SORTED}", f"{most} AS kept")
+        held = held.selectExpr("*", f"{self.function.q}D * (kept - 1) AS {_PLACE}")
+        nothing = f"CAST('{math.nan}' AS DOUBLE)"
         if self.sample_rows is None:
-            return dict.fromkeys((_BELOW, _ABOVE), F.lit(None).cast("double"))
-        table = QuantilePlaces.of(
-            self.function.q, kept=self.sample_rows, confidence=self.function.confidence
+            value = held.selectExpr(*names, "kept", f"coalesce({_at(_PLACE)}, {nothing}) AS value")
+            return value.selectExpr("*", "value AS low", "value AS high")
+        held = self._bounded(held, self.sample_rows)
+        return held.selectExpr(
+            *names,
+            "kept",
+            f"coalesce({_at(_PLACE)}, {nothing}) AS value",
+            f"coalesce({_at(_BELOW)}, IF(rows > 0, {_endless('-')}, {nothing})) AS low",
+            f"coalesce({_at(_ABOVE)}, IF(rows > 0, {_endless('')}, {nothing})) AS high",
         )
-        more = F.col("rows") - table.kept
-        steps = F.ceil(F.log(F.greatest(more, F.lit(1)) / table.singly) / math.log(table.growth))
-        far = F.least(table.singly - 1 + steps, F.lit(table.low.size - 1))
-        entry = F.when(more <= table.singly, more - 1).otherwise(far).cast("int")
-        sides = {_BELOW: table.low, _ABOVE: table.high}
-        return {name: F.get(_table(places), entry) for name, places in sides.items()}
+
+    def _bounded(self, held: DataFrame, sample_rows: int) -> DataFrame:
+        """Add the places of the bounds: that of the value itself in groups that are held whole."""
+        table = QuantilePlaces.of(
+            self.function.q, kept=sample_rows, confidence=self.function.confidence
+        )
+        low = np.where(table.low < 1, -1.0, table.low - 1)  # a place outside of the sample is NULL
+        high = np.where(table.high > sample_rows, float(sample_rows), table.high - 1)
+        held = held.selectExpr("*", f"{_entry_sql(table)} AS {_ENTRY}")
+        sides = {_BELOW: low, _ABOVE: high}
+        return held.selectExpr(
+            "*",
+            *(f"coalesce({_get_sql(side)}, {_PLACE}) AS {name}" for name, side in sides.items()),
+        )
 
 
-def _at(place: Column) -> Column:
-    """Interpolate a group's sorted values at a place from 1 on."""
-    whole = F.floor(place)
-    before = F.get(_SORTED, (whole - 1).cast("int"))
-    after = F.get(_SORTED, whole.cast("int"))
-    share = place - whole
-    return F.when(share > 0, before + share * (after - before)).otherwise(before)
+def _entry_sql(table: QuantilePlaces) -> str:
+    """Find a group's entry, see `QuantilePlaces.entries`; below 0 if the group is held whole."""
+    more, singly, last = f"(rows - {table.kept})", table.singly, table.low.size - 1
+    steps = f"ceil(ln({more} / {singly}) * {1 / math.log(table.growth)!r}D)"
+    return f"int(least(least({more}, {singly}) - 1 + greatest({steps}, 0), {last}))"
 
 
-def _table(numbers: Floats) -> Column:
-    """Return numbers as one constant: as many literals would be looked through in every batch."""
-    text = " ".join(f"{number:.6f}" for number in numbers)
-    return F.split(F.lit(text), " ").cast("array<double>")
+def _get_sql(places: Floats) -> str:
+    """Look an entry up in a constant; as many literals would be looked through in every batch."""
+    text = " ".join(f"{place:.6f}" for place in places)
+    return f"get(CAST(split('{text}', ' ') AS ARRAY<DOUBLE>), {_ENTRY})"
+
+
+def _at(place: str) -> str:
+    """Interpolate a group's sorted values at a place from 0 on; NULL if there is none."""
+    whole = f"int({place})"
+    before, after = f"get({_SORTED}, {whole})", f"get({_SORTED}, {whole} + 1)"
+    between = f"{before} + ({place} - {whole}) * ({after} - {before})"
+    return f"IF({place} > {whole}, {between}, {before})"
+
+
+def _endless(sign: str) -> str:
+    return f"CAST('{sign}Infinity' AS DOUBLE)"
