@@ -118,6 +118,19 @@ def test_every_row_goes_where_the_twin_puts_it(
     assert where(balance(way).attach_batch(rows, pinned(costs))) == once
 
 
+@pytest.mark.parametrize("way", ["greedy", "longest"])
+def test_rows_that_cost_alike_are_dealt_out_in_turn_without_python(
+    rows: DataFrame, table: CostTable, way: str
+) -> None:
+    """They go where the placement in Python would put them."""
+    equal = learnt([row["key"] for row in rows.collect()], cost=lambda key: 32_000_000)
+    placed = balance(way).attach_batch(rows, pinned(equal))
+    assert where(placed) == by_twin(rows, way, equal)
+    assert "ArrowEvalPython" not in placed._jdf.queryExecution().toString()
+    unequal = balance(way).attach_batch(rows, pinned(table))
+    assert "ArrowEvalPython" in unequal._jdf.queryExecution().toString()
+
+
 def test_a_table_places_a_row_alike_on_any_partitioning(rows: DataFrame, table: CostTable) -> None:
     once = where(balance("table").attach_batch(rows, pinned(table)))
     spread = rows.repartition(7, "`a.b`")

@@ -50,6 +50,7 @@ SALT = 1  # hashed beside the plan's: the gate keeps rows by their number, place
 _ORDERS: dict[str, Order] = {"greedy": "arrival", "longest": "longest"}
 _INSTANCE, _PLAN = PREFIX + "instance", PREFIX + "plan"
 _ITEM, _DRAWN, _ENTRY = PREFIX + "item", PREFIX + "drawn", PREFIX + "entry"
+_NTH_MASK = (1 << 33) - 1  # of a row's number in Spark: its place in its partition
 _COSTS_MAX = 1 << 20  # costs by row and instance that are held at once
 _LINE = (
     "salts array<bigint>, items array<array<bigint>>, starts array<double>, "
@@ -104,11 +105,20 @@ class Balance:
         columns.check_key(df, self.key)
         if self.instances == 1:
             return df.repartition(1)
-        costs = pinned.plan.costs
+        table = pinned.plan.costs
         if self.way != "table":
-            return self._dealt(df, lambda: costs)
+            costs = costs_of(table)
+            if costs is None or costs.alike(self.instances):
+                return self._in_turn(df)
+            return self._dealt(df, lambda: table)
         numbers = F.lit(json.dumps(line_values(pinned, self.instances)))
         return self._looked_up(df, F.from_json(numbers, _LINE))
+
+    def _in_turn(self, df: DataFrame) -> DataFrame:
+        """Deal rows out one by one in Spark alone, as all ways but "table" do if all cost alike."""
+        nth = f"(monotonically_increasing_id() & {_NTH_MASK})"
+        instance = f"int((spark_partition_id() + {nth}) % {self.instances})"
+        return self._moved(df.selectExpr("*", f"{instance} AS {_INSTANCE}"), df.columns)
 
     def _dealt(self, df: DataFrame, costs: Callable[[], CostTable | None]) -> DataFrame:
         """Place every row by what the task has placed before."""
