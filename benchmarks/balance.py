@@ -182,8 +182,9 @@ def _ways(
 
         def once() -> float:
             df, table = next(turns)
-            spread = placed(df, name, k, table)
-            return seconds(lambda: to_noop(spread.mapInArrow(operator, "id bigint")))  # type: ignore[arg-type]
+            return seconds(
+                lambda: to_noop(placed(df, name, k, table).mapInArrow(operator, "id bigint"))  # type: ignore[arg-type]
+            )
 
         return once
 

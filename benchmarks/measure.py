@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,14 +64,18 @@ class Figure:
 def interleaved(
     ways: Mapping[str, Way], *, repetitions: int, tick: Tick, warmups: int = 1
 ) -> dict[str, list[float]]:
-    """Measure all ways in turn, again and again, in an order that reverses every time.
+    """Measure all ways in turn, again and again, in an order that is drawn, then reversed.
 
-    What drifts (a warming JIT, a busy neighbour) then meets all ways alike.
+    What drifts (a warming JIT, a busy neighbour) then meets all ways alike. The order is drawn
+    anew, or the same way would always be the one that follows itself at the turn, and find all
+    as it left it.
     """
-    names = list(ways)
+    names = order = list(ways)
+    draw = random.Random(len(names))
     taken: dict[str, list[float]] = {name: [] for name in names}
     for repetition in range(-warmups, repetitions):
-        for name in names if repetition % 2 else reversed(names):
+        order = order[::-1] if repetition % 2 else draw.sample(names, len(names))
+        for name in order:
             tick(name)
             value = ways[name]()
             if repetition >= 0:

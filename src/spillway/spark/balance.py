@@ -118,7 +118,7 @@ class Balance:
         """Deal rows out one by one in Spark alone, as all ways but "table" do if all cost alike."""
         nth = f"(monotonically_increasing_id() & {_NTH_MASK})"
         instance = f"int((spark_partition_id() + {nth}) % {self.instances})"
-        return self._moved(df.selectExpr("*", f"{instance} AS {_INSTANCE}"), df.columns)
+        return df.repartitionById(self.instances, F.expr(instance))
 
     def _dealt(self, df: DataFrame, costs: Callable[[], CostTable | None]) -> DataFrame:
         """Place every row by what the task has placed before."""
@@ -128,20 +128,16 @@ class Balance:
         # The annotations of the function tell its kind; PySpark's stubs know only an older way.
         place = F.arrow_udf(_placer(config, costs), "int")  # type: ignore[call-overload]
         instance: Column = place.asNondeterministic()(F.expr(item_sql(quoted(self.key))))
-        return self._moved(df.select("*", instance.alias(_INSTANCE)), df.columns)
+        return df.repartitionById(self.instances, instance)
 
     def _looked_up(self, df: DataFrame, plan: Column) -> DataFrame:
         """Place every row by its key and its own number; each step is a column of the next."""
         drawn = uniform_sql(hash_sql(f"{_PLAN}.salts", self.identity))
         planned = df.select("*", plan.alias(_PLAN), F.expr(f"{item_sql(quoted(self.key))} {_ITEM}"))
         found = planned.selectExpr("*", f"{drawn} AS {_DRAWN}", f"{_entry_sql()} AS {_ENTRY}")
-        columns = [quoted(name) for name in df.columns]
-        return self._moved(
-            found.selectExpr(*columns, f"{_instance_sql()} AS {_INSTANCE}"), df.columns
-        )
-
-    def _moved(self, df: DataFrame, columns: list[str]) -> DataFrame:
-        return df.repartitionById(self.instances, _INSTANCE).selectExpr(*map(quoted, columns))
+        names = [quoted(name) for name in df.columns]
+        placed = found.selectExpr(*names, f"{_instance_sql()} AS {_INSTANCE}")
+        return placed.repartitionById(self.instances, _INSTANCE).selectExpr(*names)
 
     def _line_column(self, df: DataFrame, find: Callable[[], PinnedPlan]) -> Column:
         """Return the line of the running batch as a one-row subquery that every batch runs anew."""
