@@ -17,16 +17,15 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.internal import InternalFunction
 
-from spillway.estimate.quantile_places import Floats, QuantilePlaces
+from spillway.estimate.quantile_places import QuantilePlaces
 from spillway.spark import columns
 from spillway.spark.metrics import WINDOW_ROWS, WINDOW_USED
 from spillway.spark.uniform import hash_sql, quoted
 from spillway.spark.window_apply import Named
 from spillway.spark.window_span import SPAN, Span, check_number, check_sample_rows
 
-_HASH, _VALUE, _SORTED, _ENTRY, _PLACE, _BELOW, _ABOVE = (
-    f"{columns.PREFIX}{name}"
-    for name in ("hash", "value", "sorted", "entry", "place", "below", "above")
+_HASH, _VALUE, _SORTED, _PLACES, _READ = (
+    f"{columns.PREFIX}{name}" for name in ("hash", "value", "sorted", "places", "read")
 )
 _RESERVED_MAX = 32  # rows of a sample for which places are reserved, 16 bytes each
 _EXACT = {
@@ -101,39 +100,35 @@ class NativeWindow:
     def _quantile(self, held: DataFrame) -> DataFrame:
         """Read value and bounds off the sorted samples; NaN where a group has no value.
 
-        Spark plans every batch anew, so each expression here takes time in each of them: places are
-        columns of their own, and the rows that are held follow from the rows that came.
+        Spark plans every batch anew, so each expression here takes time in each of them: one reads
+        all three, each from its place. Endless numbers stand before and behind a sample, for bounds
+        that lie outside of it. Without any row the value's place is between these two: NaN.
         """
         names = [*map(quoted, self.by), SPAN, "rows"]
         most = "rows" if self.sample_rows is None else f"least(rows, {self.sample_rows})"
-        held = held.selectExpr(*names, f"sort_array({_SORTED}) AS {_SORTED}", f"{most} AS kept")
-        held = held.selectExpr("*", f"{self.function.q}D * (kept - 1) AS {_PLACE}")
-        nothing = f"CAST('{math.nan}' AS DOUBLE)"
-        if self.sample_rows is None:
-            value = held.selectExpr(*names, "kept", f"coalesce({_at(_PLACE)}, {nothing}) AS value")
-            return value.selectExpr("*", "value AS low", "value AS high")
-        held = self._bounded(held, self.sample_rows)
-        return held.selectExpr(
-            *names,
-            "kept",
-            f"coalesce({_at(_PLACE)}, {nothing}) AS value",
-            f"coalesce({_at(_BELOW)}, IF(rows > 0, {_endless('-')}, {nothing})) AS low",
-            f"coalesce({_at(_ABOVE)}, IF(rows > 0, {_endless('')}, {nothing})) AS high",
-        )
+        sample = f"sort_array(coalesce({_SORTED}, CAST(array() AS ARRAY<DOUBLE>)))"
+        ends = (f"array(CAST('{sign}Infinity' AS DOUBLE))" for sign in ("-", ""))
+        within = f"concat({f', {sample}, '.join(ends)}) AS {_SORTED}"
+        held = held.selectExpr(*names, f"{most} AS kept", within, f"{self._places()} AS {_PLACES}")
+        read = f"transform({_PLACES}, place -> {_at('place')}) AS {_READ}"
+        results = (f"{_READ}[{i}] AS {name}" for i, name in enumerate(("value", "low", "high")))
+        return held.selectExpr(*names, "kept", read).selectExpr(*names, "kept", *results)
 
-    def _bounded(self, held: DataFrame, sample_rows: int) -> DataFrame:
-        """Add the places of the bounds: that of the value itself in groups that are held whole."""
-        table = QuantilePlaces.of(
-            self.function.q, kept=sample_rows, confidence=self.function.confidence
-        )
-        low = np.where(table.low < 1, -1.0, table.low - 1)  # a place outside of the sample is NULL
-        high = np.where(table.high > sample_rows, float(sample_rows), table.high - 1)
-        held = held.selectExpr("*", f"{_entry_sql(table)} AS {_ENTRY}")
-        sides = {_BELOW: low, _ABOVE: high}
-        return held.selectExpr(
-            "*",
-            *(f"coalesce({_get_sql(side)}, {_PLACE}) AS {name}" for name, side in sides.items()),
-        )
+    def _places(self) -> str:
+        """Write where value, low and high stand, from 1 on: in one place if a group is whole."""
+        q, kept = self.function.q, self.sample_rows
+        whole = f"array_repeat({q}D * (rows - 1) + 1, 3)"
+        if kept is None:
+            return whole
+        table = QuantilePlaces.of(q, kept=kept, confidence=self.function.confidence)
+        low = np.where(table.low < 1, 0.0, table.low)
+        high = np.where(table.high > kept, kept + 1.0, table.high)
+        value = q * (kept - 1) + 1
+        sides = zip(low, high, strict=True)
+        entries = " ".join(f"{value},{below:.6f},{above:.6f}" for below, above in sides)
+        # One constant: as many literals would be looked through in every batch.
+        entry = f"split(get(split('{entries}', ' '), {_entry_sql(table)}), ',')"
+        return f"IF(rows > {kept}, CAST({entry} AS ARRAY<DOUBLE>), {whole})"
 
 
 def _entry_sql(table: QuantilePlaces) -> str:
@@ -143,19 +138,9 @@ def _entry_sql(table: QuantilePlaces) -> str:
     return f"int(least(least({more}, {singly}) - 1 + greatest({steps}, 0), {last}))"
 
 
-def _get_sql(places: Floats) -> str:
-    """Look an entry up in a constant; as many literals would be looked through in every batch."""
-    text = " ".join(f"{place:.6f}" for place in places)
-    return f"get(CAST(split('{text}', ' ') AS ARRAY<DOUBLE>), {_ENTRY})"
-
-
 def _at(place: str) -> str:
-    """Interpolate a group's sorted values at a place from 0 on; NULL if there is none."""
+    """Interpolate a group's sorted values at a place; endless ones are only met as they are."""
     whole = f"int({place})"
     before, after = f"get({_SORTED}, {whole})", f"get({_SORTED}, {whole} + 1)"
     between = f"{before} + ({place} - {whole}) * ({after} - {before})"
     return f"IF({place} > {whole}, {between}, {before})"
-
-
-def _endless(sign: str) -> str:
-    return f"CAST('{sign}Infinity' AS DOUBLE)"
