@@ -21,6 +21,7 @@ from spillway.studies.cod_on_spark_claims import (
     SMALL,
     UNIFORM,
     WINDOW,
+    joined,
     label,
 )
 from spillway.studies.cod_windows import Rows
@@ -141,15 +142,28 @@ def test_three_window_sizes_and_two_numbers_of_cores() -> None:
     study = cod_on_spark.STUDY
     tried: dict[str, list[str]] = {}
     for point in study.figure("8").points():
-        name, on = point.label.split(" | ")
+        name, on, _ = point.label.split(" | ")
         tried.setdefault(on, []).append(name)
-    whole = [on for on, names in tried.items() if names == list(NAMES)]
+    whole = [on for on, names in tried.items() if names == [*NAMES, *reversed(NAMES)]]
     assert whole == [f"{rows:,} rows, 30 by 10 min" for rows in (100_000, 300_000, 1_000_000)]
-    assert tried["1,000,000 rows, half dollars"] == [NATIVE, WINDOW, SMALL]
+    few = [NATIVE, WINDOW, SMALL]
+    assert tried["1,000,000 rows, half dollars"] == [*few, *reversed(few)]
     assert OWN in NAMES
     assert {point.label.split(" | ")[1] for point in study.figure("7").points()} == {
         "1 core",
         "2 cores",
+    }
+
+
+def test_what_turns_found_is_joined_by_way_and_feed() -> None:
+    one, two = (np.array([each]) for each in (0.25, 0.75))
+    turns = {
+        f"{label(NATIVE, 'a')} | {i}": {"latency_s": each} for i, each in enumerate((one, two))
+    }
+    found = joined({**turns, f"{label(NATIVE, 'b')} | 0": {"latency_s": two}})
+    assert {name: values["latency_s"].tolist() for name, values in found.items()} == {
+        label(NATIVE, "a"): [0.25, 0.75],
+        label(NATIVE, "b"): [0.75],
     }
 
 

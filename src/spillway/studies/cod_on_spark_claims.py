@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+from numpy.typing import NDArray
 
 from spillway.studies.las_judge import claim
 from spillway.studies.study import Claim, Results
+
+Floats = NDArray[np.float64]
 
 NATIVE, PYTHON = "normal, percentile", "normal, Python median"
 UNIFORM, WINDOW, SMALL = "Uniform", "guard.window", "guard.window, 16 rows"
@@ -32,6 +37,17 @@ _PAIRS = (
 def label(name: str, on: str) -> str:
     """Name a point: a way of working, and the data or cores that it is tried on."""
     return f"{name} | {on}"
+
+
+def joined(results: Results) -> Results:
+    """Join what the turns of each way on the same data found."""
+    turns: dict[str, list[Mapping[str, Floats]]] = {}
+    for found, values in results.items():
+        turns.setdefault(label(*found.split(" | ")[:2]), []).append(values)
+    return {
+        found: {key: np.concatenate([each[key] for each in values]) for key in values[0]}
+        for found, values in turns.items()
+    }
 
 
 def ons(results: Results) -> list[str]:
