@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spillway.studies import cod_feed, cod_on_spark
 from spillway.studies.cod_feed import Feed
 from spillway.studies.cod_on_spark_claims import (
+    COUNT,
     NAMES,
     NATIVE,
     OWN,
@@ -102,7 +103,7 @@ def note(folder: Path):  # type: ignore[no-untyped-def]
 
 
 def results(**latency_s: float) -> dict[str, dict[str, np.ndarray]]:
-    keys = ("native", "python", "uniform", "window", "small", "own", "own_window")
+    keys = ("native", "python", "uniform", "window", "small", "count", "own", "own_window")
     return {
         label(name, on): {
             "latency_s": np.full(20, latency_s[key]),
@@ -121,13 +122,27 @@ def results(**latency_s: float) -> dict[str, dict[str, np.ndarray]]:
 def test_claims_follow_the_latencies(window: float, held: int, better: int) -> None:
     """Each of the two feeds: two pairs against percentile, two against Python, one own function."""
     found = results(
-        native=0.4, python=0.6, uniform=0.1, window=window, small=0.35, own=3.0, own_window=0.9
+        native=0.4,
+        python=0.6,
+        uniform=0.1,
+        window=window,
+        small=0.35,
+        count=0.32,
+        own=3.0,
+        own_window=0.9,
     )
     job = cod_on_spark.STUDY.figure("8")
     claims = job.claims(found)
     assert sum(claim.held for claim in claims) == held * 2
     assert sum(claim.verdict == "holds better" for claim in claims) == better * 2
     assert [len(panel.series) for panel in job.draw(found).panels] == [len(NAMES)] * 4
+
+
+def test_where_a_claim_fails_it_says_how_much_there_was_to_save() -> None:
+    found = results(native=0.4, window=0.5, count=0.32)
+    whys = [claim.why for claim in cod_on_spark.STUDY.figure("8").claims(found)]
+    assert len(whys) == 2
+    assert all("a bare count of the same groups is there 1.25 times as soon" in why for why in whys)
 
 
 @pytest.mark.parametrize(("window", "held"), [(0.2, 2), (0.5, 1), (0.7, 0)])
@@ -146,7 +161,7 @@ def test_three_window_sizes_and_two_numbers_of_cores() -> None:
         tried.setdefault(on, []).append(name)
     whole = [on for on, names in tried.items() if names == [*NAMES, *reversed(NAMES)]]
     assert whole == [f"{rows:,} rows, 30 by 10 min" for rows in (100_000, 300_000, 1_000_000)]
-    few = [NATIVE, WINDOW, SMALL]
+    few = [NATIVE, WINDOW, SMALL, COUNT]
     assert tried["1,000,000 rows, half dollars"] == [*few, *reversed(few)]
     assert OWN in NAMES
     assert {point.label.split(" | ")[1] for point in study.figure("7").points()} == {

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.internal import InternalFunction
@@ -24,8 +25,8 @@ from spillway.spark.uniform import hash_sql, quoted
 from spillway.spark.window_apply import Named
 from spillway.spark.window_span import SPAN, Span, check_number, check_sample_rows
 
-_HASH, _VALUE, _SORTED, _PLACES, _READ = (
-    f"{columns.PREFIX}{name}" for name in ("hash", "value", "sorted", "places", "read")
+_HASH, _VALUE, _SORTED, _ENTRY, _PLACE = (
+    f"{columns.PREFIX}{name}" for name in ("hash", "value", "sorted", "entry", "place")
 )
 _RESERVED_MAX = 32  # rows of a sample for which places are reserved, 16 bytes each
 _EXACT = {
@@ -100,35 +101,57 @@ class NativeWindow:
     def _quantile(self, held: DataFrame) -> DataFrame:
         """Read value and bounds off the sorted samples; NaN where a group has no value.
 
-        Spark plans every batch anew, so each expression here takes time in each of them: one reads
-        all three, each from its place. Endless numbers stand before and behind a sample, for bounds
-        that lie outside of it. Without any row the value's place is between these two: NaN.
+        Each step refers to the columns of the one before, so that nothing is computed twice, and
+        all is compiled: what Spark calls for each element of an array it would interpret.
         """
         names = [*map(quoted, self.by), SPAN, "rows"]
-        most = "rows" if self.sample_rows is None else f"least(rows, {self.sample_rows})"
-        sample = f"sort_array(coalesce({_SORTED}, CAST(array() AS ARRAY<DOUBLE>)))"
-        ends = (f"array(CAST('{sign}Infinity' AS DOUBLE))" for sign in ("-", ""))
-        within = f"concat({f', {sample}, '.join(ends)}) AS {_SORTED}"
-        held = held.selectExpr(*names, f"{most} AS kept", within, f"{self._places()} AS {_PLACES}")
-        read = f"transform({_PLACES}, place -> {_at('place')}) AS {_READ}"
-        results = (f"{_READ}[{i}] AS {name}" for i, name in enumerate(("value", "low", "high")))
-        return held.selectExpr(*names, "kept", read).selectExpr(*names, "kept", *results)
+        table = self._table()
+        most = "rows" if table is None else f"least(rows, {table.kept})"
+        entry = "" if table is None else f"IF(rows > {table.kept}, {_entry_sql(table)}, NULL)"
+        placed = held.selectExpr(
+            *names,
+            f"{most} AS kept",
+            f"sort_array({_SORTED}) AS {_SORTED}",
+            *([f"{entry} AS {_ENTRY}"] if entry else []),
+        )
+        middle = _at(f"({self.function.q}D * (kept - 1))")
+        valued = placed.selectExpr(
+            *names, "kept", _SORTED, f"coalesce({middle}, double('NaN')) AS value", *_places(table)
+        )
+        bounds = (f"{_bound(side, table)} AS {side}" for side in ("low", "high"))
+        return valued.selectExpr(*names, "kept", "value", *bounds)
 
-    def _places(self) -> str:
-        """Write where value, low and high stand, from 1 on: in one place if a group is whole."""
-        q, kept = self.function.q, self.sample_rows
-        whole = f"array_repeat({q}D * (rows - 1) + 1, 3)"
-        if kept is None:
-            return whole
-        table = QuantilePlaces.of(q, kept=kept, confidence=self.function.confidence)
-        low = np.where(table.low < 1, 0.0, table.low)
-        high = np.where(table.high > kept, kept + 1.0, table.high)
-        value = q * (kept - 1) + 1
-        sides = zip(low, high, strict=True)
-        entries = " ".join(f"{value},{below:.6f},{above:.6f}" for below, above in sides)
-        # One constant: as many literals would be looked through in every batch.
-        entry = f"split(get(split('{entries}', ' '), {_entry_sql(table)}), ',')"
-        return f"IF(rows > {kept}, CAST({entry} AS ARRAY<DOUBLE>), {whole})"
+    def _table(self) -> QuantilePlaces | None:
+        """Return where the bounds are; a group that is held whole needs none."""
+        if self.sample_rows is None:
+            return None
+        return QuantilePlaces.of(
+            self.function.q, kept=self.sample_rows, confidence=self.function.confidence
+        )
+
+
+def _places(table: QuantilePlaces | None) -> list[str]:
+    """Write where low and high stand in a sample, from 0 on: -1 and `kept` if outside of it."""
+    if table is None:
+        return []
+    low = np.where(table.low < 1, -1.0, table.low - 1)
+    high = np.where(table.high > table.kept, table.kept, table.high - 1)
+    sides = {"low": low, "high": high}
+    return [f"get({_constant(at)}, {_ENTRY}) AS {_PLACE}_{side}" for side, at in sides.items()]
+
+
+def _constant(numbers: NDArray[np.float64]) -> str:
+    """Write an array as one text: as many literals would be looked through in every batch."""
+    return f"CAST(split('{','.join(f'{number:.6f}' for number in numbers)}', ',') AS ARRAY<DOUBLE>)"
+
+
+def _bound(side: str, table: QuantilePlaces | None) -> str:
+    """Read a bound: the value itself if a group is whole, endless outside of a sample."""
+    if table is None:
+        return "value"
+    endless = {"low": "-Infinity", "high": "Infinity"}[side]
+    found = f"coalesce({_at(f'{_PLACE}_{side}')}, double('{endless}'))"
+    return f"IF(rows > {table.kept}, {found}, value)"
 
 
 def _entry_sql(table: QuantilePlaces) -> str:

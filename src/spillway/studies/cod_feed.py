@@ -38,6 +38,8 @@ _ARROW = pa.schema(
         ("fare", pa.float64()),
     ]
 )
+# The state is held in memory: with Java's usual gigabyte all ways would wait for its collector.
+_SESSION = {**spark_run.PLAIN_FILES, "spark.driver.memory": "4g"}
 _FILES_A_SLIDE = 3
 _TICK_S = 0.001
 
@@ -96,7 +98,7 @@ Way = Callable[["DataFrame", Feed, float, Path], "DataFrame"]
 def play(feed: Feed, way: Way, shed: float, *, cores: int) -> Fed:
     """Feed the windows to a way of working on them, on so many cores."""
     with spark_run._folder() as folder, spark_run.interruptible():
-        return run(spark_run._session(cores, spark_run.PLAIN_FILES), feed, way, shed, folder)
+        return run(spark_run._session(cores, _SESSION), feed, way, shed, folder)
 
 
 def run(spark: SparkSession, feed: Feed, way: Way, shed: float, folder: Path) -> Fed:

@@ -4,7 +4,8 @@ Normal execution is tried in two ways: Spark's own exact `percentile`, and a med
 all rows. Uniform keeps a share of the rows by their hash, before the window. `guard.window` holds a
 sample of every route, as the paper's CoD does: at most 64 rides by default, and once 16. Then the
 same medians by a function of the user's own, which takes some microseconds of Python a ride: over
-all rides, and over the share of them that `guard.window` allocates. The paper's function is a mean,
+all rides, and over the share of them that `guard.window` allocates. A bare count of the same groups
+shows how little would be left if there were nothing to compute. The paper's function is a mean,
 which Spark keeps up to date row by row and nobody needs to sample; the median stands for functions
 that need the rows.
 """
@@ -25,6 +26,7 @@ from spillway.studies import cod_feed
 from spillway.studies.cod_data import Made, present, read
 from spillway.studies.cod_feed import TICK_ROUTE, Feed, Way
 from spillway.studies.cod_on_spark_claims import (
+    COUNT,
     NAMES,
     NATIVE,
     OWN,
@@ -84,6 +86,11 @@ def _uniform(rides: DataFrame, feed: Feed, shed: float, folder: Path) -> DataFra
     return _grouped(kept, feed, "percentile(fare, 0.5) AS value")
 
 
+def _count(rides: DataFrame, feed: Feed, shed: float, folder: Path) -> DataFrame:
+    """The rows of a group, and nothing else: what is left is Spark's own time."""
+    return _grouped(rides, feed, "CAST(count(fare) AS DOUBLE) AS value")
+
+
 def _own(rides: DataFrame, feed: Feed, shed: float, folder: Path) -> DataFrame:
     """A function of the user's own over all rows of a group."""
     lists = _grouped(rides, feed, "collect_list(fare) AS fares")
@@ -126,6 +133,7 @@ WAYS: dict[str, Way] = {
     UNIFORM: _uniform,
     WINDOW: _window,
     SMALL: partial(_window, sample_rows=16),
+    COUNT: _count,
     OWN: _own,
     OWN_WINDOW: partial(
         _window,
@@ -301,8 +309,8 @@ def _sizes(windows: Mapping[int, int], names: Sequence[str] = NAMES) -> dict[str
 def _others(folder: str, kinds: set[str]) -> dict[str, Tried]:
     """Fares in half dollars, of which there are few; and the real traces."""
     meter = _made(1_000_000, 2, fare_step=0.5)
-    found = {"1,000,000 rows, half dollars": Tried(meter, (NATIVE, WINDOW, SMALL))}
-    few = (NATIVE, PYTHON, WINDOW)
+    found = {"1,000,000 rows, half dollars": Tried(meter, (NATIVE, WINDOW, SMALL, COUNT))}
+    few = (NATIVE, PYTHON, WINDOW, COUNT)
     if "packets" in kinds:
         found["packets, 45 by 15 s"] = Tried(_packets(folder), few)
     if "google" in kinds:
@@ -329,7 +337,7 @@ def _figures(folder: str, kinds: set[str]) -> tuple[FigureJob, ...]:
             shed=0.97,
             feeds={
                 **_sizes({100_000: 8, 300_000: 5, 1_000_000: 3}),
-                **_sizes({3_000_000: 2}, (NATIVE, PYTHON, WINDOW, SMALL)),
+                **_sizes({3_000_000: 2}, (NATIVE, PYTHON, WINDOW, SMALL, COUNT)),
                 **_others(folder, kinds),
             },
             quick=_sizes({5_000: 2, 20_000: 2}),
@@ -344,7 +352,7 @@ def with_data(folder: str | None) -> Study:
     return Study(
         name="cod-on-spark",
         title="Concept-Driven Load Shedding, on Spark",
-        version=4,
+        version=5,
         figures=_figures(folder or "", present(folder) if folder else set()),
     )
 
