@@ -36,7 +36,6 @@ MULTIPLIERS = (1_569_741_360, 1_785_505_948, 516_548_029, 1_302_116_447)
 _COST_MAX = (1 << COST_BITS - 1) - 1
 _FREQUENCY_MAX = (1 << 31) - 1
 _ROWS_LEANING = 8
-_ALIKE = 0.05  # spread of costs, in means, that is no reason to place rows by what they cost
 
 
 def pack(
@@ -112,15 +111,17 @@ class CostLookup:
         costs_ns = self.estimate_ns(items)
         return np.outer(costs_ns, self.paces) if len(self.paces) == instances else costs_ns
 
-    def alike(self, instances: int) -> bool:
-        """Whether rows cost about the same, whatever their key, on each of so many instances."""
-        if instances in (len(self.instances), len(self.paces)):
-            return False
+    def differ(self, instances: int) -> bool:
+        """Whether so many instances are known to differ in speed."""
+        return instances in (len(self.instances), len(self.paces))
+
+    def spread_ns(self) -> float:
+        """Return the standard deviation of what rows cost, by what is known of their keys."""
         used = self.counts > 0
         costs = np.concatenate([(self.heavy & COST_MASK)[used], self.cells[0] & COST_MASK]) * 1.0
         rows = np.concatenate([self.counts[used], self.cells[0] >> COST_BITS]) * 1.0
         mean = (costs @ rows) / max(rows.sum(), 1)
-        return bool((costs - mean) ** 2 @ rows <= (_ALIKE * mean) ** 2 * rows.sum())
+        return float(np.sqrt((costs - mean) ** 2 @ rows / max(rows.sum(), 1)) * UNIT_NS)
 
     def foresee_ns(self, items: Ints) -> Floats:
         """Estimate what the next rows of a batch like these items will be found to cost.

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType
 
 from spillway.cost.items import item_sql
 from spillway.cost.table import (
@@ -33,6 +34,7 @@ from spillway.cost.table import (
     cells_of,
 )
 from spillway.placement import line
+from spillway.placement.gain import foreseen_gain_ns
 from spillway.spark import columns
 from spillway.spark.columns import PREFIX
 from spillway.spark.control import pinned_of_task
@@ -50,7 +52,9 @@ SALT = 1  # hashed beside the plan's: the gate keeps rows by their number, place
 _ORDERS: dict[str, Order] = {"greedy": "arrival", "longest": "longest"}
 _INSTANCE, _PLAN = PREFIX + "instance", PREFIX + "plan"
 _ITEM, _DRAWN, _ENTRY = PREFIX + "item", PREFIX + "drawn", PREFIX + "entry"
-_NTH_MASK = (1 << 33) - 1  # of a row's number in Spark: its place in its partition
+_ALIKE = 0.05  # spread of costs, in means, that is no reason to place rows by what they cost
+# Less foreseen gain does not pay: placing takes half of that, and costs are not known exactly.
+_PLACING_NS = 60e6
 _COSTS_MAX = 1 << 20  # costs by row and instance that are held at once
 _LINE = (
     "salts array<bigint>, items array<array<bigint>>, starts array<double>, "
@@ -107,18 +111,23 @@ class Balance:
             return df.repartition(1)
         table = pinned.plan.costs
         if self.way != "table":
-            costs = costs_of(table)
-            if costs is None or costs.alike(self.instances):
-                return self._in_turn(df)
+            if not self._pays(costs_of(table), pinned.rows_expected):
+                return df.repartition(self.instances)
             return self._dealt(df, lambda: table)
         numbers = F.lit(json.dumps(line_values(pinned, self.instances)))
         return self._looked_up(df, F.from_json(numbers, _LINE))
 
-    def _in_turn(self, df: DataFrame) -> DataFrame:
-        """Deal rows out one by one in Spark alone, as all ways but "table" do if all cost alike."""
-        nth = f"(monotonically_increasing_id() & {_NTH_MASK})"
-        instance = f"int((spark_partition_id() + {nth}) % {self.instances})"
-        return df.repartitionById(self.instances, F.expr(instance))
+    def _pays(self, costs: CostLookup | None, rows: float | None) -> bool:
+        """Whether placing by cost is foreseen to save more than it takes."""
+        if costs is None or costs.differ(self.instances):
+            return costs is not None
+        spread_ns = costs.spread_ns()
+        if spread_ns <= _ALIKE * costs.mean_ns:
+            return False
+        if rows is None:
+            return True
+        gain_ns = foreseen_gain_ns(spread_ns=spread_ns, rows=rows, instances=self.instances)
+        return gain_ns > _PLACING_NS
 
     def _dealt(self, df: DataFrame, costs: Callable[[], CostTable | None]) -> DataFrame:
         """Place every row by what the task has placed before."""
@@ -126,7 +135,7 @@ class Balance:
 
         config = Greedy(instances=self.instances, order=_ORDERS[self.way])
         # The annotations of the function tell its kind; PySpark's stubs know only an older way.
-        place = F.arrow_udf(_placer(config, costs), "int")  # type: ignore[call-overload]
+        place = F.arrow_udf(_placer(config, costs), IntegerType())  # type: ignore[call-overload]
         instance: Column = place.asNondeterministic()(F.expr(item_sql(quoted(self.key))))
         return df.repartitionById(self.instances, instance)
 
