@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 import spillway as sw
 from spillway.estimate.quantile_places import QuantilePlaces
 from spillway.spark import window_native
+from spillway.spark.quantile_sql import SORTED
 from spillway.spark.window_apply import Named
 from spillway.spark.window_native import _RESERVED_MAX, NativeWindow
 from spillway.spark.window_span import SPAN, Span
@@ -259,7 +260,7 @@ def test_value_and_bounds_are_those_of_the_table_for_any_number_of_rows(
     samples = {rows: numbers[: min(rows, held)] for rows in counts}
     lines = [(each.tolist(), rows) for rows, each in samples.items()]
     window = "struct(timestamp_seconds(0) AS start, timestamp_seconds(60) AS end)"
-    given = spark.createDataFrame(lines, f"{window_native._SORTED} array<double>, rows bigint")
+    given = spark.createDataFrame(lines, f"{SORTED} array<double>, rows bigint")
     native = NativeWindow(
         span=Span(time="at", size="1 minute"),
         by=(),

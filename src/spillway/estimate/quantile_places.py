@@ -60,7 +60,7 @@ class QuantilePlaces:
         if kept < 1:
             raise ValueError(f"kept must be >= 1, got {kept}")
         z_score(confidence)  # refuses what is no probability
-        singly, growth = (256, 1.05) if kept <= _FINE_KEPT_MAX else (1, 1.3)
+        singly, growth = (256, 1.05) if kept <= _FINE_KEPT_MAX else (16, 1.3)
         steps = math.ceil(math.log(_ROWS_MAX / singly) / math.log(growth))
         near = kept + np.arange(1, singly + 1)
         far = kept + np.ceil(singly * growth ** np.arange(1.0, steps + 1)).astype(np.int64)

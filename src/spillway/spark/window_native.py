@@ -12,8 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.internal import InternalFunction
@@ -21,13 +19,19 @@ from pyspark.sql.internal import InternalFunction
 from spillway.estimate.quantile_places import QuantilePlaces
 from spillway.spark import columns
 from spillway.spark.metrics import WINDOW_ROWS, WINDOW_USED
+from spillway.spark.quantile_sql import (
+    ENTRY,
+    SORTED,
+    entry_sql,
+    high_side,
+    low_side,
+    value_sql,
+)
 from spillway.spark.uniform import hash_sql, quoted
 from spillway.spark.window_apply import Named
 from spillway.spark.window_span import SPAN, Span, check_number, check_sample_rows
 
-_HASH, _VALUE, _SORTED, _ENTRY, _PLACE = (
-    f"{columns.PREFIX}{name}" for name in ("hash", "value", "sorted", "entry", "place")
-)
+_HASH, _VALUE = columns.PREFIX + "hash", columns.PREFIX + "value"
 _RESERVED_MAX = 32  # rows of a sample for which places are reserved, 16 bytes each
 _EXACT = {
     "count": "CAST(count(1) AS DOUBLE)",
@@ -78,7 +82,7 @@ class NativeWindow:
         groups = self.span.grouped(rows, self.by)
         counted = F.count(F.lit(1) if self.function.column is None else _VALUE).alias("rows")
         if self.function.samples:
-            return self._quantile(groups.agg(counted, self._sampled().alias(_SORTED)))
+            return self._quantile(groups.agg(counted, self._sampled().alias(SORTED)))
         exact = groups.agg(counted, F.expr(_EXACT[self.function.name]).alias("value"))
         value = F.coalesce("value", F.lit(math.nan))
         return exact.withColumns(
@@ -101,25 +105,22 @@ class NativeWindow:
     def _quantile(self, held: DataFrame) -> DataFrame:
         """Read value and bounds off the sorted samples; NaN where a group has no value.
 
-        Each step refers to the columns of the one before, so that nothing is computed twice, and
-        all is compiled: what Spark calls for each element of an array it would interpret.
+        Each step refers to the columns of the one before, so that nothing is computed twice.
         """
         names = [*map(quoted, self.by), SPAN, "rows"]
+        value = f"coalesce({value_sql(self.function.q)}, double('NaN')) AS value"
+        ordered = f"sort_array({SORTED}) AS {SORTED}"
         table = self._table()
-        most = "rows" if table is None else f"least(rows, {table.kept})"
-        entry = "" if table is None else f"IF(rows > {table.kept}, {_entry_sql(table)}, NULL)"
-        placed = held.selectExpr(
-            *names,
-            f"{most} AS kept",
-            f"sort_array({_SORTED}) AS {_SORTED}",
-            *([f"{entry} AS {_ENTRY}"] if entry else []),
-        )
-        middle = _at(f"({self.function.q}D * (kept - 1))")
-        valued = placed.selectExpr(
-            *names, "kept", _SORTED, f"coalesce({middle}, double('NaN')) AS value", *_places(table)
-        )
-        bounds = (f"{_bound(side, table)} AS {side}" for side in ("low", "high"))
-        return valued.selectExpr(*names, "kept", "value", *bounds)
+        if table is None:
+            whole = held.selectExpr(*names, "rows AS kept", ordered)
+            found = whole.selectExpr(*names, "kept", value)
+            return found.selectExpr("*", "value AS low", "value AS high")
+        kept, entry = f"least(rows, {table.kept}) AS kept", f"{entry_sql(table)} AS {ENTRY}"
+        placed = held.selectExpr(*names, kept, ordered, entry)
+        sides = low_side(table), high_side(table)
+        places = (column for side in sides for column in side.columns())
+        valued = placed.selectExpr(*names, "kept", SORTED, value, *places)
+        return valued.selectExpr(*names, "kept", "value", *(side.sql() for side in sides))
 
     def _table(self) -> QuantilePlaces | None:
         """Return where the bounds are; a group that is held whole needs none."""
@@ -128,42 +129,3 @@ class NativeWindow:
         return QuantilePlaces.of(
             self.function.q, kept=self.sample_rows, confidence=self.function.confidence
         )
-
-
-def _places(table: QuantilePlaces | None) -> list[str]:
-    """Write where low and high stand in a sample, from 0 on: -1 and `kept` if outside of it."""
-    if table is None:
-        return []
-    low = np.where(table.low < 1, -1.0, table.low - 1)
-    high = np.where(table.high > table.kept, table.kept, table.high - 1)
-    sides = {"low": low, "high": high}
-    return [f"get({_constant(at)}, {_ENTRY}) AS {_PLACE}_{side}" for side, at in sides.items()]
-
-
-def _constant(numbers: NDArray[np.float64]) -> str:
-    """Write an array as one text: as many literals would be looked through in every batch."""
-    return f"CAST(split('{','.join(f'{number:.6f}' for number in numbers)}', ',') AS ARRAY<DOUBLE>)"
-
-
-def _bound(side: str, table: QuantilePlaces | None) -> str:
-    """Read a bound: the value itself if a group is whole, endless outside of a sample."""
-    if table is None:
-        return "value"
-    endless = {"low": "-Infinity", "high": "Infinity"}[side]
-    found = f"coalesce({_at(f'{_PLACE}_{side}')}, double('{endless}'))"
-    return f"IF(rows > {table.kept}, {found}, value)"
-
-
-def _entry_sql(table: QuantilePlaces) -> str:
-    """Find a group's entry, see `QuantilePlaces.entries`; below 0 if the group is held whole."""
-    more, singly, last = f"(rows - {table.kept})", table.singly, table.low.size - 1
-    steps = f"ceil(ln({more} / {singly}) * {1 / math.log(table.growth)!r}D)"
-    return f"int(least(least({more}, {singly}) - 1 + greatest({steps}, 0), {last}))"
-
-
-def _at(place: str) -> str:
-    """Interpolate a group's sorted values at a place; endless ones are only met as they are."""
-    whole = f"int({place})"
-    before, after = f"get({_SORTED}, {whole})", f"get({_SORTED}, {whole} + 1)"
-    between = f"{before} + ({place} - {whole}) * ({after} - {before})"
-    return f"IF({place} > {whole}, {between}, {before})"

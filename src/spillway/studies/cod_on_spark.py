@@ -352,7 +352,7 @@ def with_data(folder: str | None) -> Study:
     return Study(
         name="cod-on-spark",
         title="Concept-Driven Load Shedding, on Spark",
-        version=5,
+        version=6,
         figures=_figures(folder or "", present(folder) if folder else set()),
     )
 

@@ -67,13 +67,35 @@ def p95_s(results: Results, name: str, on: str) -> float:
 
 
 def claims_8(results: Results) -> list[Claim]:
-    """Latency from watermark to result, by data: each way against normal execution of the same."""
-    return [
-        _faster(on, name, rival, results, why)
+    """Latency from watermark to result, by data: each way against normal execution of the same.
+
+    What Spark keeps up to date row by row is done before the watermark comes, in the batch that
+    takes the rows in: where a batch has both to do, both count.
+    """
+    pairs = [
+        (on, *pair)
         for on in ons(results)
-        for name, rival, why in _PAIRS
-        if label(name, on) in results and label(rival, on) in results
+        for pair in _PAIRS
+        if label(pair[0], on) in results and label(pair[1], on) in results
     ]
+    return [
+        *(_faster(on, name, rival, results, why) for on, name, rival, why in pairs),
+        *(_sooner_in_all(on, name, rival, results) for on, name, rival, _ in pairs),
+    ]
+
+
+def _sooner_in_all(on: str, name: str, rival: str, results: Results) -> Claim:
+    ours, theirs = (
+        mean_s(results, way, on, "taking_in_s") + mean_s(results, way, on) for way in (name, rival)
+    )
+    return claim(
+        "8",
+        f"{on}: {name} takes the rows of a slide in and lets a window out sooner than {rival}",
+        "not measured",
+        f"{theirs / ours:.2f} times ({1e3 * ours:.0f} ms against {1e3 * theirs:.0f})",
+        theirs > ours,
+        why=_FIXED,
+    )
 
 
 def _faster(on: str, name: str, rival: str, results: Results, why: str) -> Claim:
