@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 CHROMIUM = shutil.which("chromium")
 TOKEN = "a-token-of-length-24-abc"
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="Chromium is not installed (Debian: apt install chromium)"
-)
+MISSING = "Chromium is not installed (Debian: apt install chromium)"
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 
 
 @pytest.fixture(scope="module")

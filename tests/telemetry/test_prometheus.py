@@ -177,10 +177,9 @@ def test_grafanas_own_model_reads_the_dashboard_and_loses_nothing_of_it() -> Non
     assert all(isinstance(each, Dataquery) for panel in panels for each in panel.targets or [])
 
 
-needs_prometheus = pytest.mark.skipif(
-    shutil.which("promtool") is None or shutil.which("prometheus") is None,
-    reason="Prometheus is not installed (Debian: apt install prometheus)",
-)
+INSTALLED = all(map(shutil.which, ("promtool", "prometheus")))
+MISSING = "Prometheus is not installed (Debian: apt install prometheus)"
+needs_prometheus = pytest.mark.skipif(not INSTALLED, reason=MISSING)
 
 
 @needs_prometheus

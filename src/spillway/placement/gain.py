@@ -5,6 +5,23 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+_ALIKE = 0.05  # spread of costs, in means, that is no reason to place rows by what they cost
+# Less foreseen gain does not pay: placing takes half of that, and costs are not known exactly.
+_PLACING_NS = 60e6
+
+
+def pays(*, spread_ns: float, mean_ns: float, rows: float | None, instances: int) -> bool:
+    """Whether placing by cost is foreseen to save more than it takes; `rows` may be unknown.
+
+    >>> [pays(spread_ns=18e6, mean_ns=32e6, rows=rows, instances=5) for rows in (20, 200, None)]
+    [False, True, True]
+    """
+    if spread_ns <= _ALIKE * mean_ns:
+        return False
+    if rows is None:
+        return True
+    return foreseen_gain_ns(spread_ns=spread_ns, rows=rows, instances=instances) > _PLACING_NS
+
 
 def foreseen_gain_ns(*, spread_ns: float, rows: float, instances: int) -> float:
     """Return by how much the slowest of k instances exceeds the mean if rows are dealt out in turn.

@@ -34,7 +34,7 @@ from spillway.cost.table import (
     cells_of,
 )
 from spillway.placement import line
-from spillway.placement.gain import foreseen_gain_ns
+from spillway.placement.gain import pays
 from spillway.spark import columns
 from spillway.spark.columns import PREFIX
 from spillway.spark.control import pinned_of_task
@@ -52,9 +52,6 @@ SALT = 1  # hashed beside the plan's: the gate keeps rows by their number, place
 _ORDERS: dict[str, Order] = {"greedy": "arrival", "longest": "longest"}
 _INSTANCE, _PLAN = PREFIX + "instance", PREFIX + "plan"
 _ITEM, _DRAWN, _ENTRY = PREFIX + "item", PREFIX + "drawn", PREFIX + "entry"
-_ALIKE = 0.05  # spread of costs, in means, that is no reason to place rows by what they cost
-# Less foreseen gain does not pay: placing takes half of that, and costs are not known exactly.
-_PLACING_NS = 60e6
 _COSTS_MAX = 1 << 20  # costs by row and instance that are held at once
 _LINE = (
     "salts array<bigint>, items array<array<bigint>>, starts array<double>, "
@@ -121,13 +118,8 @@ class Balance:
         """Whether placing by cost is foreseen to save more than it takes."""
         if costs is None or costs.differ(self.instances):
             return costs is not None
-        spread_ns = costs.spread_ns()
-        if spread_ns <= _ALIKE * costs.mean_ns:
-            return False
-        if rows is None:
-            return True
-        gain_ns = foreseen_gain_ns(spread_ns=spread_ns, rows=rows, instances=self.instances)
-        return gain_ns > _PLACING_NS
+        spread_ns, mean_ns = costs.spread_ns(), costs.mean_ns
+        return pays(spread_ns=spread_ns, mean_ns=mean_ns, rows=rows, instances=self.instances)
 
     def _dealt(self, df: DataFrame, costs: Callable[[], CostTable | None]) -> DataFrame:
         """Place every row by what the task has placed before."""

@@ -21,7 +21,7 @@ SORTED, ENTRY = PREFIX + "sorted", PREFIX + "entry"
 _PLACE, _SHARE = PREFIX + "place", PREFIX + "share"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Side:
     """A bound by the entries of the table: from place `before` (from 0 on) so far to the next one.
 
@@ -57,30 +57,16 @@ class Side:
 
 def low_side(table: QuantilePlaces) -> Side:
     """A bound that is a row's own value is read as the first of two: nothing is added to it."""
-    place, last = table.low - 1, table.kept - 1
-    before = np.where(place < 0, -1.0, np.minimum(np.floor(place), last - 1))
-    return Side(
-        name="low",
-        before=before,
-        share=place - before,
-        toward=0,
-        endless="-Infinity",
-        kept=table.kept,
-    )
+    place = table.low - 1
+    before = np.where(place < 0, -1.0, np.minimum(np.floor(place), table.kept - 2))
+    return Side("low", before, place - before, 0, "-Infinity", table.kept)
 
 
 def high_side(table: QuantilePlaces) -> Side:
     """A bound that is a row's own value is read as the second of two."""
-    place, last = table.high - 1, table.kept - 1
-    before = np.where(place > last, table.kept, np.maximum(np.ceil(place) - 1, 0.0))
-    return Side(
-        name="high",
-        before=before,
-        share=place - before,
-        toward=1,
-        endless="Infinity",
-        kept=table.kept,
-    )
+    place = table.high - 1
+    before = np.where(place > table.kept - 1, table.kept, np.maximum(np.ceil(place) - 1, 0.0))
+    return Side("high", before, place - before, 1, "Infinity", table.kept)
 
 
 def _constant(numbers: NDArray[np.float64], kind: str) -> str:
