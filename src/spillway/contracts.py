@@ -107,6 +107,13 @@ class KeyedShedder(Shedder, Protocol):
         ...
 
 
+def by_cost(shedder: Shedder) -> KeyedShedder | None:
+    """Return the shedder if its gate tells rows apart by their cost; else nobody looks it up."""
+    if isinstance(shedder, KeyedShedder) and shedder.score is not None:
+        return shedder
+    return None
+
+
 @runtime_checkable
 class ConceptShedder(Shedder, Protocol):
     """A shedder that tells rows apart by their group, and learns how often groups come.

@@ -536,7 +536,7 @@ class Guard:
         return self._batch_gate[1]
 
     def _protect_stream(self, df: DataFrame, gate: Gate) -> DataFrame:
-        from spillway.spark.control import plan_column
+        from spillway.spark.gate_of import plan_column
 
         spark = df.sparkSession
         self.metric = self.live.hear_gate(spark, gate)

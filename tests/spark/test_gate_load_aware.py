@@ -20,8 +20,9 @@ from spillway.loop import Loop
 from spillway.overload.controller import FixedRate
 from spillway.shedders.load_aware import LoadAware
 from spillway.sim.workloads import Recipe
-from spillway.spark.control import Planner, plan_column
+from spillway.spark.control import Planner
 from spillway.spark.gate import Gate
+from spillway.spark.gate_of import plan_column
 from spillway.spark.observe import Timing, observation
 from spillway.state.memory import Memory
 from spillway.state.plan_log import PlanLog

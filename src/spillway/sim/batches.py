@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from spillway.contracts import ConceptShedder, KeyedShedder
+from spillway.contracts import ConceptShedder, KeyedShedder, by_cost
 from spillway.kernels.uniform import salt_of, uniforms
 from spillway.loop import Loop
 from spillway.sim.conditions import Engine, Feedback, Rows, Workload
@@ -260,16 +260,17 @@ class _Run:
         strata, kept = fate
         costs_s = rows.costs_s[kept] * self.workload.factor_at(attempt.start_s)
         seen = replace(seen, tasks=reports(rows.keyed.items[kept], costs_s, self.engine.cores))
-        if not isinstance(self.loop.shedder, KeyedShedder):
+        shedder = by_cost(self.loop.shedder)
+        if shedder is None:
             return seen
         costs_ns = rows.keyed.costs_ns(pinned.plan)
-        rated = strata < len(self.loop.shedder.strata)
+        rated = strata < len(shedder.strata)
         drawn = uniforms(pinned.salt, rows.numbers)
         return replace(
             seen,
             cost_ns_mean=float(costs_ns.mean()),
             cost_ns_kept=float(costs_ns[kept].mean()) if kept.any() else None,
-            sample=rows.keyed.sample(drawn, rated) if self.loop.shedder.worth else (),
+            sample=rows.keyed.sample(drawn, rated) if shedder.worth else (),
         )
 
     def _counts(self, strata: Ints, kept: Bools) -> tuple[StratumCount, ...]:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType
+from pyspark.sql import types as T
 
 from spillway.cost.items import item_sql
 from spillway.cost.table import (
@@ -36,6 +36,7 @@ from spillway.cost.table import (
 from spillway.placement import line
 from spillway.placement.gain import pays
 from spillway.spark import columns
+from spillway.spark.batch_column import batch_column
 from spillway.spark.columns import PREFIX
 from spillway.spark.control import pinned_of_task
 from spillway.spark.uniform import hash_sql, quoted, uniform_sql
@@ -53,20 +54,15 @@ _ORDERS: dict[str, Order] = {"greedy": "arrival", "longest": "longest"}
 _INSTANCE, _PLAN = PREFIX + "instance", PREFIX + "plan"
 _ITEM, _DRAWN, _ENTRY = PREFIX + "item", PREFIX + "drawn", PREFIX + "entry"
 _COSTS_MAX = 1 << 20  # costs by row and instance that are held at once
-_LINE = (
-    "salts array<bigint>, items array<array<bigint>>, starts array<double>, "
-    "lengths array<double>, owners array<int>, multiplier bigint"
-)
-_FLOATS = pa.list_(pa.float64())
-_ARROW = pa.schema(
-    {
-        "salts": pa.list_(pa.int64()),
-        "items": pa.list_(pa.list_(pa.int64())),
-        "starts": _FLOATS,
-        "lengths": _FLOATS,
-        "owners": pa.list_(pa.int32()),
-        "multiplier": pa.int64(),
-    }
+_LINE = T.StructType(
+    [
+        T.StructField("salts", T.ArrayType(T.LongType())),
+        T.StructField("items", T.ArrayType(T.ArrayType(T.LongType()))),
+        T.StructField("starts", T.ArrayType(T.DoubleType())),
+        T.StructField("lengths", T.ArrayType(T.DoubleType())),
+        T.StructField("owners", T.ArrayType(T.IntegerType())),
+        T.StructField("multiplier", T.LongType()),
+    ]
 )
 
 
@@ -95,10 +91,11 @@ class Balance:
         columns.check_key(df, self.key)
         if self.instances == 1:
             return df.repartition(1)
-        find = partial(pinned_of_task, self.planner)
         if self.way != "table":
+            find = partial(pinned_of_task, self.planner)
             return self._dealt(df, lambda: find().plan.costs)
-        return self._looked_up(df, self._line_column(df, find))
+        values = partial(line_values, instances=self.instances)
+        return self._looked_up(df, batch_column(df.sparkSession, self.planner, values, _LINE))
 
     def attach_batch(self, df: DataFrame, pinned: PinnedPlan) -> DataFrame:
         """Return the rows of a batch on k partitions, by a plan that is known."""
@@ -127,7 +124,7 @@ class Balance:
 
         config = Greedy(instances=self.instances, order=_ORDERS[self.way])
         # The annotations of the function tell its kind; PySpark's stubs know only an older way.
-        place = F.arrow_udf(_placer(config, costs), IntegerType())  # type: ignore[call-overload]
+        place = F.arrow_udf(_placer(config, costs), T.IntegerType())  # type: ignore[call-overload]
         instance: Column = place.asNondeterministic()(F.expr(item_sql(quoted(self.key))))
         return df.repartitionById(self.instances, instance)
 
@@ -139,12 +136,6 @@ class Balance:
         names = [quoted(name) for name in df.columns]
         placed = found.selectExpr(*names, f"{_instance_sql()} AS {_INSTANCE}")
         return placed.repartitionById(self.instances, _INSTANCE).selectExpr(*names)
-
-    def _line_column(self, df: DataFrame, find: Callable[[], PinnedPlan]) -> Column:
-        """Return the line of the running batch as a one-row subquery that every batch runs anew."""
-        one = df.sparkSession.range(0, 1, 1, 1)
-        table = one.mapInArrow(_line_reader(find, self.instances), _LINE)
-        return table.select(F.struct("*").alias("line")).scalar()
 
 
 def check_instances(instances: int) -> None:
@@ -284,17 +275,3 @@ def instances_of(state: GreedyState, costs: CostLookup | None, items: Ints) -> I
     parts = (items[at : at + step] for at in range(0, items.size, step))
     placed = [state.place(costs.by_instance_ns(part, k)) for part in parts]
     return np.concatenate([*placed, np.zeros(0, dtype=np.int64)])
-
-
-def _line_reader(
-    find: Callable[[], PinnedPlan], instances: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that a Python worker runs once in every batch."""
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            pass
-        yield pa.RecordBatch.from_pylist([line_values(find(), instances)], schema=_ARROW)
-        spare_modules()
-
-    return read

@@ -84,7 +84,7 @@ class GroupColumns:
 def table_values(plan: Plan) -> dict[str, object]:
     """Return the plan's table by the names of `table_type`."""
     lookup = KeepLookup.of(plan)
-    return {_LEVELS: lookup.levels, _CELLS: lookup.cells}
+    return {_LEVELS: lookup.levels.tolist(), _CELLS: lookup.cells.tolist()}
 
 
 def table_sql(plan: Plan, held: str) -> dict[str, str]:

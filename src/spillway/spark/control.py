@@ -1,14 +1,14 @@
 """The control path's end at the gate: finds, decides and pins the plan of a batch.
 
-The planner runs inside the batch it plans for: in the driver for `foreachBatch`, in a Python
-worker for a streaming plan. Whatever breaks here, the gate opens.
+The planner runs inside the batch it plans for, in the driver, or in a Python worker where Python
+does not reach the driver (see `batch_column`). Whatever breaks here, the gate opens.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,12 +22,9 @@ from spillway.state.plan_log import PlanLog
 from spillway.values import BatchAhead, LoopState, PinnedPlan, Plan
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import Column, SparkSession
-
-    from spillway.spark.gate import Gate
     from spillway.spark.membership import Membership
 
+BATCH_ID, QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"  # as Spark names them
 _PATIENCE_S, _POLL_S = 0.2, 0.01
 _REASON_MAX = 300
 _HANGING_MAX = 2  # threads that a policy which never returns may hold
@@ -58,9 +55,9 @@ class Planner:
             pinned = log.read(batch_id) or log.pin(self._decide(batch_id, query_id, log))
         except (files.BadStateFile, OSError) as error:
             # Without a pin a replay could decide otherwise, so only "keep all" is safe.
-            return self._opened(batch_id, f"open: {error}")
+            return self.opened(batch_id, f"open: {error}")
         if not self.loop.fits(pinned.plan):
-            return self._opened(batch_id, "open: the pinned plan is another policy's")
+            return self.opened(batch_id, "open: the pinned plan is another policy's")
         return pinned
 
     def _decide(self, batch_id: int, query_id: str, log: PlanLog) -> PinnedPlan:
@@ -129,7 +126,8 @@ class Planner:
             return replace(last.plan, reason=printable(f"last: {reason}"))
         return self.loop.open_plan(printable(f"open: {reason}"))
 
-    def _opened(self, batch_id: int, reason: str) -> PinnedPlan:
+    def opened(self, batch_id: int, reason: str) -> PinnedPlan:
+        """Return a plan that keeps all, and is not pinned."""
         plan = self.loop.open_plan(printable(reason))
         return PinnedPlan(batch_id=batch_id, salt=0, plan=plan, faults=1)
 
@@ -138,43 +136,13 @@ def _probe(rows: float) -> float:
     return min(1.0, _PROBED_ROWS / rows) if rows > 0 else 1.0
 
 
-def plan_column(spark: SparkSession, planner: Planner, gate: Gate) -> Column:
-    """Return the plan of the running batch as a one-row subquery that every batch runs anew."""
-    from pyspark.sql import functions as F
-
-    table = spark.range(0, 1, 1, 1).mapInArrow(_plan_reader(planner, gate), gate.plan_type())
-    return table.select(F.struct("*").alias("plan")).scalar()
-
-
-def _plan_reader(
-    planner: Planner, gate: Gate
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that a Python worker runs once in every batch."""
-    described = {name: getattr(gate, name) for name in ("strata", "score", "key", "groups")}
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        from spillway.spark.gate import Gate
-        from spillway.spark.worker_memory import spare_modules
-
-        pinned = pinned_of_task(planner)
-        for _ in batches:
-            pass
-        values = Gate(identity=(), **described).plan_values(pinned)
-        yield pa.RecordBatch.from_pylist([values])
-        spare_modules()
-
-    return read
-
-
 def pinned_of_task(planner: Planner) -> PinnedPlan:
     """Return the plan of the batch that the running task belongs to."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    batch_id = task.getLocalProperty("streaming.sql.batchId") if task else None
-    query_id = (task.getLocalProperty("sql.streaming.queryId") if task else None) or ""
+    batch_id = task.getLocalProperty(BATCH_ID) if task else None
+    query_id = (task.getLocalProperty(QUERY_ID) if task else None) or ""
     checked = check_micro_batch(planner.checkpoint, query_id, batch_id)
     return planner.plan_for(checked, query_id)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillway.contracts import KeyedShedder
+from spillway.contracts import by_cost
 from spillway.loop import Loop, state_of
 from spillway.spark.control import printable
 from spillway.state import files
@@ -140,7 +140,7 @@ class Recorder:
 
     def _in_brief(self, pinned: PinnedPlan) -> PinnedPlan:
         """Leave the tables out where the gate did not decide by them: they are long."""
-        return brief(pinned, keyed=isinstance(self.loop.shedder, KeyedShedder))
+        return brief(pinned, keyed=by_cost(self.loop.shedder) is not None)
 
     def _count_faults(self, entry: Entry) -> None:
         missing = 1 if entry.seen.strata and entry.seen.rows_in else 0  # else no plan is needed

@@ -7,8 +7,9 @@ once, every optional subtask stands in a CASE, and Spark evaluates the branch th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -19,8 +20,9 @@ from spillway.degrade.profile import Profile
 from spillway.degrade.remembered import Application
 from spillway.degrade.subtask import Subtask, Subtasks
 from spillway.spark import columns
+from spillway.spark.batch_column import batch_column
 from spillway.spark.columns import PREFIX
-from spillway.spark.control import Planner, pinned_of_task
+from spillway.spark.control import Planner
 from spillway.spark.subtasks import check_names, column_of, row_sql
 from spillway.spark.subtasks_choice import ACCURACY, ROW, SELECTION, closed, mix_salt
 from spillway.spark.uniform import quoted, uniform_sql
@@ -28,7 +30,6 @@ from spillway.values import PinnedPlan
 from spillway.work_values import Selection, WorkMix
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _MORE, _ON, _PLAN = PREFIX + "more", PREFIX + "on", PREFIX + "mix"
@@ -136,10 +137,9 @@ class NativeSubtasks:
 
 
 def mix_column(spark: SparkSession, planner: Planner, subtasks: Subtasks) -> Column:
-    """Return the mix of the running batch as a one-row subquery that every batch runs anew."""
+    """Return the mix of the running batch, see `batch_column`."""
     bare = Application(subtasks=subtasks).bare().subtasks  # Columns do not travel
-    table = spark.range(0, 1, 1, 1).mapInArrow(_mix_reader(planner, bare), _TYPE)
-    return table.select(F.struct("*").alias("mix")).scalar()
+    return batch_column(spark, planner, partial(mix_values, subtasks=bare), _TYPE)
 
 
 def mix_values(pinned: PinnedPlan, subtasks: Subtasks) -> dict[str, Any]:
@@ -156,22 +156,6 @@ def mix_values(pinned: PinnedPlan, subtasks: Subtasks) -> dict[str, Any]:
         "less_work": mix.less.work,
         "more_work": mix.more.work,
     }
-
-
-def _mix_reader(
-    planner: Planner, subtasks: Subtasks
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that a Python worker runs once in every batch."""
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        values = mix_values(pinned_of_task(planner), subtasks)
-        for _ in batches:
-            pass
-        yield pa.RecordBatch.from_pylist([values])
-
-    return read
 
 
 def _condition(name: str, less: frozenset[str], more: frozenset[str]) -> str:

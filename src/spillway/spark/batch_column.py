@@ -1,0 +1,123 @@
+"""What the plan of the running batch says, as one column of a streaming query.
+
+A streaming query is planned once by the user and run batch by batch by Spark. The column is a
+scalar subquery over one row that Spark evaluates anew in every batch, before the data path runs.
+
+On classic Spark the driver itself fills it: the row calls a Java function without arguments, which
+Spark's optimizer evaluates while it plans the batch, in the thread of the stream, and which is
+a Python method here. No job runs, and what the method returns stands in the plan as a value. Where
+Python has no such way into the driver (Spark Connect), a Python worker is asked, by a job of its
+own in every batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from spillway.spark.control import BATCH_ID, QUERY_ID, Planner, check_micro_batch, pinned_of_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column
+
+    from spillway.values import PinnedPlan
+
+Values = Callable[["PinnedPlan"], dict[str, Any]]
+_EVALUATES, _EXCLUDED = "ConvertToLocalRelation", "spark.sql.optimizer.excludedRules"
+_STRICT = {"mode": "FAILFAST"}  # a plan that cannot be read must not become NULL, which sheds
+
+
+def batch_column(spark: SparkSession, planner: Planner, values: Values, kind: StructType) -> Column:
+    """Return what `values` makes of the running batch's plan, as a struct of this kind.
+
+    `values` may travel to a worker: it must not hold what lives in the driver alone.
+    """
+    return (_by_driver if _reaches_driver(spark) else _by_worker)(spark, planner, values, kind)
+
+
+def _reaches_driver(spark: SparkSession) -> bool:
+    """Whether Spark's threads can call Python, and Python then sees what the thread knows."""
+    pinned = os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "true"
+    classic = isinstance(spark, SparkSession)  # that of Connect is another class
+    return classic and pinned and _EVALUATES not in (spark.conf.get(_EXCLUDED, "") or "")
+
+
+def _by_driver(spark: SparkSession, planner: Planner, values: Values, kind: StructType) -> Column:
+    # A table of one row that is no query of its own: Spark computes what is selected while it
+    # optimizes, but does not write it into the expressions, which would be compiled every time.
+    one_row = spark.sql("SELECT * FROM VALUES (1)")
+    asked = _called(spark, PlanInDriver(spark.sparkContext, planner, values))
+    return one_row.select(F.from_json(asked, kind, _STRICT).alias("plan")).scalar()
+
+
+class PlanInDriver:
+    """A Java function without arguments that returns what the running batch's plan says."""
+
+    def __init__(self, context: SparkContext, planner: Planner, values: Values) -> None:
+        """Answer for the batches of one query."""
+        self._context, self._planner, self._values = context, planner, values
+
+    def call(self) -> str:
+        """Return the values of the batch as JSON; Java calls this in the thread of its stream."""
+        return json.dumps(self._values(self._pinned()))
+
+    def _pinned(self) -> PinnedPlan:
+        batch_id = self._context.getLocalProperty(BATCH_ID)
+        query_id = self._context.getLocalProperty(QUERY_ID)
+        if query_id is None:  # nothing runs: somebody looks at the plan (`explain`)
+            return self._planner.opened(-1, "no batch runs")
+        checked = check_micro_batch(self._planner.checkpoint, query_id, batch_id)
+        return self._planner.plan_for(checked, query_id)
+
+    class Java:
+        """Says which Java interface this is."""
+
+        implements = ("org.apache.spark.sql.api.java.UDF0",)
+
+
+def _called(spark: SparkSession, function: PlanInDriver) -> Column:
+    """Return the text that a Java function returns, as a column."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway, jvm = spark.sparkContext._gateway, spark.sparkContext._jvm
+    assert gateway is not None
+    assert jvm is not None
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    text = spark._jsparkSession.parseDataType('"string"')
+    made = jvm.org.apache.spark.sql.functions.udf(function, text)
+    return ClassicColumn(made.apply(gateway.new_array(jvm.org.apache.spark.sql.Column, 0)))
+
+
+def _by_worker(spark: SparkSession, planner: Planner, values: Values, kind: StructType) -> Column:
+    table = spark.range(0, 1, 1, 1).mapInArrow(_reader(planner, values, kind), kind)
+    return table.select(F.struct("*").alias("plan")).scalar()
+
+
+def _reader(
+    planner: Planner, values: Values, kind: StructType
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that a Python worker runs once in every batch."""
+    schema = to_arrow_schema(kind)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from spillway.spark.worker_memory import spare_modules
+
+        pinned = pinned_of_task(planner)
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pylist([values(pinned)], schema=schema)
+        spare_modules()
+
+    return read
