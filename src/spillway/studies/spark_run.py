@@ -96,15 +96,17 @@ def play(
     cores: int,
     admitted: Bools | None = None,
     warm_rows: int = 0,
+    warm_alike: bool = False,
     config: Mapping[str, str] = MappingProxyType({}),
 ) -> Played:
     """Play a stream through a policy, after its first `warm_rows` rows in queries of their own.
 
-    The first batches compile code and start workers: that is not what is studied.
+    The first batches compile code and start workers: that is not what is studied. `warm_alike`
+    warms every policy up as a new process, also one whose rivals have played before.
     """
     passed = np.ones(stream.rows, dtype=np.bool_) if admitted is None else admitted
     with _folder() as folder, interruptible():
-        times = 1 if _spark is not None else _COLD_TIMES
+        times = 1 if _spark is not None and not warm_alike else _COLD_TIMES
         spark = _session(cores, config)
         start = Stream(
             keys=stream.keys[:warm_rows],
