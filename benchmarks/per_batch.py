@@ -18,7 +18,7 @@ from spillway.spark.control import Planner
 
 ROWS_PER_BATCH = 100
 SKIPPED = 20  # the first batches of a query compile code and start workers
-IN_PLAN = Bound(bound=125, goal=60)
+IN_PLAN = Bound(bound=60, goal=30)
 IN_FOREACH_BATCH = Bound(bound=15)
 
 Parts = dict[str, list[float]]

@@ -189,7 +189,7 @@ def test_other_tables_and_rates_leave_the_generated_code_the_same(
 
 
 def test_a_stream_looks_costs_up_by_the_table_of_its_pinned_plan(driven: Driven) -> None:
-    """The planner runs in a Python worker, the table travels with the plan, books are exact."""
+    """The planner runs while Spark plans, the table stands in the plan, books are exact."""
     shedder = LoadAware(key="key")
     loop = Loop(controller=FixedRate(0.4), cost=CostByKey(), shedder=shedder)
     Memory(folder=driven.state).save(LoopState(cost=CostState(table=burst_table())))

@@ -1,7 +1,8 @@
 """What rows cost by their key, learnt from the operator's own reports (LAS and POSG on Spark).
 
-A cost model is asked in the gate's Python worker, where a second is long: what needs compiled code
-happens when it learns, in the driver, and the table that the gate looks up is ready in the state.
+A cost model is asked while a batch waits, on Spark Connect in a fresh Python worker, where a second
+is long: what needs compiled code happens when it learns, and the table that the gate looks up is
+ready in the state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Load-aware shedding at the gate: what a row costs, by its key, decides about it (LAS).
 
 The gate looks the cost of every row up and keeps rows by their stratum; the plan is cut from a
-sample of the rows that came in, priced at the costs that the gate will see. It is cut in a Python
-worker, against a time limit, so NumPy must do: `allocation` is what the tests compare it with.
+sample of the rows that came in, priced at the costs that the gate will see. It is cut while a batch
+waits, against a time limit, so NumPy must do: `allocation` is what the tests compare it with.
 """
 
 from __future__ import annotations
