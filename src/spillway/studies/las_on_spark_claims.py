@@ -24,8 +24,8 @@ RECOVERED, RECOVERY_BATCHES = 1.25, 6  # a batch of so many τ, after at most so
 
 _NOISE = "the engine's own time per batch varies from machine to machine, and so does what is left"
 _TIME = (
-    "time of the engine is work that is not done: the plan of the gate takes some 40 ms of every "
-    "batch, and what is held is the end of the batch, with a margin"
+    "time of the engine is work that is not done: a gate takes some 25 ms of every batch, to be "
+    "planned, counted and supplied with its plan"
 )
 _SHORT = "the queue grows with time, and the run was too short for it"
 
