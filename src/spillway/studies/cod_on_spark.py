@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 _OUT = pa.schema([("route", pa.int64()), ("value", pa.float64())])
 _SHARES = 10_000
 _WARM = 2
-_COLD_WINDOWS = 40  # small ones, of every way, in a new process
 _TURNS = 2
 _REPEATS = 4  # Google's trace holds three windows: it is played so often in a row
 _CORES = 2
@@ -219,8 +218,6 @@ class OnSpark:
         name, on, _ = point.label.split(" | ")
         tried = (self.quick if "quick" in point.params else self.feeds)[on]
         cores = (self.cores or {}).get(on, _CORES)
-        if "quick" not in point.params:
-            _let_java_compile()
         _warm_up(cores)
         return cod_feed.play(tried.feed(seed), WAYS[name], self.shed, cores=cores).numbers()
 
@@ -241,20 +238,10 @@ class OnSpark:
 
 
 @lru_cache(maxsize=1)
-def _let_java_compile() -> None:
-    """Let every way run for as many batches as a query that has been there for a while.
-
-    Spark plans each batch anew. Until Java has compiled what plans it, that takes several times as
-    long, the longer the more there is to plan.
-    """
-    _warm_up(_CORES, _COLD_WINDOWS)
-
-
-@lru_cache(maxsize=1)
-def _warm_up(cores: int, windows: int = 2) -> None:
-    """Let all ways run, or the first one would pay for what they have in common."""
+def _warm_up(cores: int) -> None:
+    """Let Java compile what ways have in common, or the first way would pay for all."""
     for name in NAMES:
-        cod_feed.play(_made(20_000, windows)(0), WAYS[name], 0.97, cores=cores)
+        cod_feed.play(_made(20_000, 2)(0), WAYS[name], 0.97, cores=cores)
 
 
 def _panel(title: str, results: Results, value: Callable[[Results, str, str], float]) -> Panel:
@@ -365,7 +352,7 @@ def with_data(folder: str | None) -> Study:
     return Study(
         name="cod-on-spark",
         title="Concept-Driven Load Shedding, on Spark",
-        version=7,
+        version=6,
         figures=_figures(folder or "", present(folder) if folder else set()),
     )
 
