@@ -37,7 +37,7 @@ _SPECULATION = {
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "1s",
 }
-PLANS_IN_DRIVER = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+_PLANS_IN_DRIVER = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 _FAST_START = "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -178,7 +178,7 @@ def session(master: str, dice: random.Random) -> SparkSession:
         "spark.sql.shuffle.partitions": str(dice.choice((1, 2, 5))),
         "spark.sql.adaptive.enabled": str(dice.choice((True, False))).lower(),
         # Without this rule a worker finds the plans of a stream, as on Spark Connect.
-        "spark.sql.optimizer.excludedRules": dice.choice(("", PLANS_IN_DRIVER)),
+        "spark.sql.optimizer.excludedRules": dice.choice(("", _PLANS_IN_DRIVER)),
         "spark.executor.memory": "512m",
         **(_SPECULATION if "spark:" in master else {}),
     }

@@ -1,8 +1,9 @@
 """Load-aware shedding at the gate: what a row costs, by its key, decides about it (LAS).
 
-The gate looks the cost of every row up and keeps rows by their stratum; the plan is cut from a
-sample of the rows that came in, priced at the costs that the gate will see. It is cut while a batch
-waits, against a time limit, so NumPy must do: `allocation` is what the tests compare it with.
+The gate looks the cost of every row up and keeps rows by their stratum (with the aim `faithful` it
+keeps them by chance and looks nothing up); the plan is cut from a sample of the rows that came in,
+priced at the costs that the gate will see. It is cut while a batch waits, against a time limit, so
+NumPy must do: `allocation` is what the tests compare it with.
 """
 
 from __future__ import annotations

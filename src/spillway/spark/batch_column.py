@@ -24,7 +24,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spillway.spark.control import BATCH_ID, QUERY_ID, Planner, check_micro_batch, pinned_of_task
+from spillway.spark.control import BATCH_ID, QUERY_ID, Planner, pinned_of, pinned_of_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,8 +76,7 @@ class PlanInDriver:
         query_id = self._context.getLocalProperty(QUERY_ID)
         if query_id is None:  # nothing runs: somebody looks at the plan (`explain`)
             return self._planner.opened(-1, "no batch runs")
-        checked = check_micro_batch(self._planner.checkpoint, query_id, batch_id)
-        return self._planner.plan_for(checked, query_id)
+        return pinned_of(self._planner, query_id, batch_id)
 
     class Java:
         """Says which Java interface this is."""

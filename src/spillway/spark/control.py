@@ -143,8 +143,12 @@ def pinned_of_task(planner: Planner) -> PinnedPlan:
     task = TaskContext.get()
     batch_id = task.getLocalProperty(BATCH_ID) if task else None
     query_id = (task.getLocalProperty(QUERY_ID) if task else None) or ""
-    checked = check_micro_batch(planner.checkpoint, query_id, batch_id)
-    return planner.plan_for(checked, query_id)
+    return pinned_of(planner, query_id, batch_id)
+
+
+def pinned_of(planner: Planner, query_id: str, batch_id: str | None) -> PinnedPlan:
+    """Return the plan of a batch that Spark names so; refuse what is no micro-batch."""
+    return planner.plan_for(check_micro_batch(planner.checkpoint, query_id, batch_id), query_id)
 
 
 def share_of_task(planner: Planner) -> float:
