@@ -37,7 +37,7 @@ _SPECULATION = {
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "1s",
 }
-_PLANS_IN_DRIVER = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+_PLANS_IN_DRIVER = "org.apache.spark.sql.catalyst.optimizer.ConstantFolding"
 _FAST_START = "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 

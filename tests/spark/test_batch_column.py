@@ -21,10 +21,15 @@ from spillway.spark.control import Planner
 from spillway.values import PinnedPlan
 from tests.conftest import Driven
 
-KIND = T.StructType(
+NUMBERS = T.StructType(
     [
         T.StructField("batch", T.LongType(), False),
         T.StructField("rate", T.DoubleType(), False),
+    ]
+)
+TABLES = T.StructType(
+    [
+        *NUMBERS,
         T.StructField("longs", T.ArrayType(T.LongType(), False), False),
         T.StructField("doubles", T.ArrayType(T.DoubleType(), False), False),
     ]
@@ -47,8 +52,12 @@ def planner(driven: Driven) -> Planner:
     return Planner(loop=loop, state=driven.state, checkpoint=driven.checkpoint)
 
 
-def planned(driven: Driven, make: Callable[[PinnedPlan], dict[str, Any]] = values) -> DataFrame:
-    column = batch_column(driven.spark, planner(driven), make, KIND)
+def planned(
+    driven: Driven,
+    make: Callable[[PinnedPlan], dict[str, Any]] = values,
+    kind: T.StructType = TABLES,
+) -> DataFrame:
+    column = batch_column(driven.spark, planner(driven), make, kind)
     return driven.stream().select("id", column.alias("plan"))
 
 
@@ -85,7 +94,10 @@ def test_all_rows_of_a_batch_see_the_values_of_its_own_plan_exactly(
     query.stop()
 
 
-def test_the_driver_is_asked_once_for_a_batch_and_no_code_is_compiled_anew(driven: Driven) -> None:
+@pytest.mark.parametrize("kind", [NUMBERS, TABLES], ids=["numbers", "tables"])
+def test_the_driver_is_asked_once_for_a_batch_and_no_code_is_compiled_anew(
+    driven: Driven, kind: T.StructType
+) -> None:
     calls: list[int] = []
 
     def counted(pinned: PinnedPlan) -> dict[str, Any]:
@@ -94,7 +106,7 @@ def test_the_driver_is_asked_once_for_a_batch_and_no_code_is_compiled_anew(drive
 
     metrics = driven.spark._jvm.org.apache.spark.metrics.source.CodegenMetrics
     compiled: list[int] = []
-    rows = planned(driven, counted).selectExpr("id", "plan.rate * id AS _weight")
+    rows = planned(driven, counted, kind).selectExpr("id", "plan.rate * id AS _weight")
     query = driven.start(rows)
     for batch in range(4):
         before = metrics.METRIC_COMPILATION_TIME().getCount()
@@ -107,16 +119,32 @@ def test_the_driver_is_asked_once_for_a_batch_and_no_code_is_compiled_anew(drive
     assert all(weight == id_ / (2 + batch) for batch, (id_, weight) in first.items())
 
 
-def test_a_look_at_the_plan_of_a_query_that_does_not_run_pins_nothing(
-    driven: Driven, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("kind", [NUMBERS, TABLES], ids=["numbers", "tables"])
+def test_a_look_at_the_plan_of_a_query_that_does_not_run_pins_nothing_and_shows_no_table(
+    driven: Driven, capsys: pytest.CaptureFixture[str], kind: T.StructType
 ) -> None:
-    planned(driven).explain()
-    assert "Subquery" in capsys.readouterr().out
+    planned(driven, kind=kind).explain()
+    shown = capsys.readouterr().out
+    assert ("Subquery" in shown) == (kind is TABLES)
+    assert ("[[-1,1.0]]" in shown) == (kind is NUMBERS)  # no batch, all rows are kept
+    assert len(shown) < 2_000
     assert not driven.state.exists()
 
 
-def test_values_that_cannot_be_made_stop_the_query_by_name(driven: Driven) -> None:
-    query = driven.start_batches(planned(driven, raising), lambda batch, batch_id: None)
+def test_numbers_in_the_plan_bring_no_adaptive_execution_along(driven: Driven) -> None:
+    query = driven.start(planned(driven, kind=NUMBERS).selectExpr("id", "plan.rate AS _weight"))
+    driven.advance(query, to_s=0.1)
+    ran = query._jsq.streamingQuery().lastExecution().executedPlan().toString()
+    query.stop()
+    assert "0.3" in ran
+    assert "Adaptive" not in ran
+
+
+@pytest.mark.parametrize("kind", [NUMBERS, TABLES], ids=["numbers", "tables"])
+def test_values_that_cannot_be_made_stop_the_query_by_name(
+    driven: Driven, kind: T.StructType
+) -> None:
+    query = driven.start_batches(planned(driven, raising, kind), lambda batch, batch_id: None)
     driven.set_clock(0.1)
     with pytest.raises(Exception, match="no such number"):
         query.awaitTermination(60)
@@ -126,7 +154,7 @@ def test_values_that_cannot_be_made_stop_the_query_by_name(driven: Driven) -> No
 def test_where_the_optimizer_would_not_ask_the_driver_a_worker_is_asked(
     driven: Driven, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
-    rule = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+    rule = "org.apache.spark.sql.catalyst.optimizer.ConstantFolding"
     assert module._reaches_driver(driven.spark)
     if changed == "threads":
         monkeypatch.setenv("PYSPARK_PIN_THREAD", "false")

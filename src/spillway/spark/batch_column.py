@@ -1,13 +1,13 @@
 """What the plan of the running batch says, as one column of a streaming query.
 
-A streaming query is planned once by the user and run batch by batch by Spark. The column is a
-scalar subquery over one row that Spark evaluates anew in every batch, before the data path runs.
+A streaming query is planned once by the user and run batch by batch by Spark. The column has one
+value for all rows of a batch, and another one in the next.
 
-On classic Spark the driver itself fills it: the row calls a Java function without arguments, which
-Spark's optimizer evaluates while it plans the batch, in the thread of the stream, and which is
-a Python method here. No job runs, and what the method returns stands in the plan as a value. Where
-Python has no such way into the driver (Spark Connect), a Python worker is asked, by a job of its
-own in every batch.
+On classic Spark the driver itself fills it: the column calls a Java function without arguments,
+which Spark's optimizer evaluates while it plans the batch, in the thread of the stream, and which
+is a Python method here. No job runs, and what the method returns stands in the plan as a value.
+Where Python has no such way into the driver (Spark Connect), a scalar subquery asks a Python
+worker, by a job of its own in every batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StructType
 
 from spillway.spark.control import BATCH_ID, QUERY_ID, Planner, pinned_of, pinned_of_task
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from spillway.values import PinnedPlan
 
 Values = Callable[["PinnedPlan"], dict[str, Any]]
-_EVALUATES, _EXCLUDED = "ConvertToLocalRelation", "spark.sql.optimizer.excludedRules"
+_EVALUATES, _EXCLUDED = "ConstantFolding", "spark.sql.optimizer.excludedRules"
 _STRICT = {"mode": "FAILFAST"}  # a plan that cannot be read must not become NULL, which sheds
 
 
@@ -53,11 +53,19 @@ def _reaches_driver(spark: SparkSession) -> bool:
 
 
 def _by_driver(spark: SparkSession, planner: Planner, values: Values, kind: StructType) -> Column:
-    # A table of one row that is no query of its own: Spark computes what is selected while it
-    # optimizes, but does not write it into the expressions, which would be compiled every time.
-    one_row = spark.sql("SELECT * FROM VALUES (1)")
-    asked = _called(spark, PlanInDriver(spark.sparkContext, planner, values))
-    return one_row.select(F.from_json(asked, kind, _STRICT).alias("plan")).scalar()
+    """Let the driver fill it: numbers in the plan itself, tables in a subquery over one row.
+
+    A subquery brings along adaptive execution, some 10 ms of every batch. But Spark writes values
+    that stand in a plan into its log and keeps them for its pages, batch by batch.
+    """
+    asked = _called(spark, PlanInDriver(spark.sparkContext, planner, values)).cast("string")
+    plan = F.from_json(asked, kind, _STRICT)
+    if any(isinstance(field.dataType, ArrayType) for field in kind):
+        # A table of one row, since a row without a table would be written into the plan.
+        return spark.sql("SELECT * FROM VALUES (1)").select(plan.alias("plan")).scalar()
+    # In an array, and by an index that Spark cannot know: it would write the numbers into the
+    # expressions that use them, and compile those anew in every batch.
+    return F.get(F.array(plan), F.expr("0 * spark_partition_id()"))
 
 
 class PlanInDriver:
@@ -67,9 +75,9 @@ class PlanInDriver:
         """Answer for the batches of one query."""
         self._context, self._planner, self._values = context, planner, values
 
-    def call(self) -> str:
+    def call(self) -> bytes:
         """Return the values of the batch as JSON; Java calls this in the thread of its stream."""
-        return json.dumps(self._values(self._pinned()))
+        return json.dumps(self._values(self._pinned())).encode()
 
     def _pinned(self) -> PinnedPlan:
         batch_id = self._context.getLocalProperty(BATCH_ID)
@@ -85,16 +93,27 @@ class PlanInDriver:
 
 
 def _called(spark: SparkSession, function: PlanInDriver) -> Column:
-    """Return the text that a Java function returns, as a column."""
+    """Return the bytes that a Java function returns, as a column.
+
+    Spark's own expression for such a call sends functions of users to the executors; `Invoke` is
+    what it folds into a value.
+    """
     from pyspark.java_gateway import ensure_callback_server_started
 
     gateway, jvm = spark.sparkContext._gateway, spark.sparkContext._jvm
     assert gateway is not None
     assert jvm is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    text = spark._jsparkSession.parseDataType('"string"')
-    made = jvm.org.apache.spark.sql.functions.udf(function, text)
-    return ClassicColumn(made.apply(gateway.new_array(jvm.org.apache.spark.sql.Column, 0)))
+    sql = jvm.org.apache.spark.sql
+    kind = spark._jsparkSession.parseDataType('"binary"')
+    # Scala's function stands in between: Spark prints and compares it without asking Python.
+    called = sql.functions.udf(function, kind).f()
+    callable_kind = sql.types.ObjectType(jvm.java.lang.Class.forName("scala.Function0"))
+    held = sql.catalyst.expressions.Literal.fromObject(called, callable_kind)
+    none = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
+    invoke = sql.catalyst.expressions.objects.Invoke
+    made = invoke(held, "apply", kind, none, none, True, True, True)
+    return ClassicColumn(sql.classic.ExpressionUtils.column(made))
 
 
 def _by_worker(spark: SparkSession, planner: Planner, values: Values, kind: StructType) -> Column:
