@@ -143,7 +143,7 @@ def mix_column(spark: SparkSession, planner: Planner, subtasks: Subtasks) -> Col
 
 
 def mix_values(pinned: PinnedPlan, subtasks: Subtasks) -> dict[str, Any]:
-    """Return the mix of a plan by the names of the subquery's columns."""
+    """Return the mix of a plan by the names of the column's fields."""
     mix = pinned.plan.mix or _WHOLE
     every = subtasks.mask(subtasks.optional)
     return {

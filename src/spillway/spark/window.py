@@ -89,7 +89,7 @@ class SampledWindow:
         strata = [f"{_STRATUM}_{i}" for i in range(len(self.strata))]
         narrowed = self._narrowed(self.span.watermarked(df))
         groups = self.span.grouped(narrowed, (*self.task.by, *strata))
-        held = with_bounds(groups.agg(*map(F.expr, self._aggregates())))
+        held = with_bounds(groups.agg(*map(F.expr, self._aggregates())), self.span)
         if not strata:
             return held
         group = f"xxhash64({', '.join(('0', *map(quoted, self.task.by)))})"
@@ -139,10 +139,11 @@ def row_sql(names: Sequence[str]) -> str:
     return f"struct({', '.join(map(quoted, names)) or f'true AS {PRESENT}'})"
 
 
-def with_bounds(held: DataFrame) -> DataFrame:
+def with_bounds(held: DataFrame, span: Span) -> DataFrame:
     """Put the bounds of the window in its place."""
     kept = [quoted(name) for name in held.columns if name != SPAN]
-    return held.selectExpr(f"{SPAN}.start AS {START}", f"{SPAN}.end AS {END}", *kept)
+    start, end = span.bounds
+    return held.selectExpr(f"{start} AS {START}", f"{end} AS {END}", *kept)
 
 
 def with_report(schema: T.StructType) -> T.StructType:

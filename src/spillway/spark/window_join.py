@@ -116,7 +116,7 @@ class JoinedWindow:
         rows = sides[0].unionByName(sides[1], allowMissingColumns=True)
         found = [each for side in _SIDES for each in self._aggregates(side)]
         held = self.span.grouped(rows, self.task.by).agg(*map(F.expr, found))
-        return with_bounds(held.where(f"{_ROWS}0 > 0 AND {_ROWS}1 > 0"))
+        return with_bounds(held.where(f"{_ROWS}0 > 0 AND {_ROWS}1 > 0"), self.span)
 
     def _tagged(self, df: DataFrame, side: int) -> DataFrame:
         timed, shared = self.span.watermarked(df), (self.span.time, *self.task.by)

@@ -63,7 +63,8 @@ class NativeWindow:
         if self.function.column is not None:
             check_number(df, self.function.column)
         found = self._found(self._narrowed(self.span.watermarked(df)))
-        span = f"named_struct('start', {SPAN}.start, 'end', {SPAN}.end) AS window"
+        start, end = self.span.bounds
+        span = f"named_struct('start', {start}, 'end', {end}) AS window"
         results = ("value", "low", "high", "rows", "kept")
         rows, used = F.sum("rows").alias(WINDOW_ROWS), F.sum("kept").alias(WINDOW_USED)
         return found.selectExpr(span, *map(quoted, self.by), *results).observe(observed, rows, used)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, GroupedData
+from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -13,7 +13,9 @@ from spillway.objective import seconds
 from spillway.spark import columns
 from spillway.spark.uniform import quoted
 
-SPAN = f"{columns.PREFIX}window"
+SPAN = f"{columns.PREFIX}window"  # its end
+_BEGUN, _NUMBER = columns.PREFIX + "begun", columns.PREFIX + "number"
+_LATE = "spark.watermarkDelayMs"  # by which Spark knows a column that has a watermark
 SAMPLE_ROWS_MAX = 100_000  # the most that Spark's `min_by` takes
 
 
@@ -35,6 +37,8 @@ class Span:
             duration = getattr(self, name)
             if duration is not None and _length_s(name, duration) <= 0 and name != "late":
                 raise ValueError(f"{name} must be longer than 0, got {duration!r}")
+        if self.slide is not None and _micros(self.slide) > _micros(self.size):
+            raise ValueError(f"slide must be at most size, {self.size!r}, got {self.slide!r}")
 
     def check(self, df: DataFrame, by: Sequence[str]) -> None:
         """Refuse columns that hold no event times or make no groups."""
@@ -51,16 +55,37 @@ class Span:
         """Return the columns, quoted, by which rows come to windows and groups."""
         return list(map(quoted, dict.fromkeys((self.time, *by))))
 
+    @property
+    def bounds(self) -> tuple[str, str]:
+        """Return start and end of an aggregate's window, as SQL."""
+        return f"timestamp_micros(unix_micros({SPAN}) - {_micros(self.size)}L)", SPAN
+
     def grouped(self, df: DataFrame, by: Sequence[str]) -> GroupedData:
         """Group rows by group and window: Spark sorts them by the first, of which few are alike.
 
-        By the window first it would compare whole keys, and nearly all of a batch have the same.
+        By the window first it would compare whole keys, and nearly all of a batch have the same. A
+        window stands for itself by its end: start and end would be a key twice as long, and Spark
+        looks through all keys of its state whenever time goes on.
         """
-        return df.groupBy(*map(quoted, by), self._column().alias(SPAN))
+        late = {key: value for key, value in df.schema[self.time].metadata.items() if key == _LATE}
+        ended = F.col(SPAN).alias(SPAN, metadata=late)
+        kept = [name for name in df.columns if name != self.time or name in by]
+        rows = self._in_windows(df).select(*map(quoted, kept), ended)
+        return rows.groupBy(*map(quoted, by), SPAN)
 
-    def _column(self) -> Column:
-        steps = (each for each in (self.size, self.slide) if each is not None)
-        return F.window(quoted(self.time), *map(_interval, steps))
+    def _in_windows(self, df: DataFrame) -> DataFrame:
+        """Repeat a row for every window that it is in, and say when that ends.
+
+        These are the windows of Spark's own `window`, which makes a start beside each end, and in
+        every batch the code for that: here the ends alone, from the last start before the row.
+        """
+        time, size, slide = quoted(self.time), _micros(self.size), _micros(self.slide or self.size)
+        begun = f"unix_micros({time}) - pmod(unix_micros({time}), {slide}L) AS {_BEGUN}"
+        rows = df.where(f"{time} IS NOT NULL").selectExpr("*", begun)
+        ends = [f"timestamp_micros({_BEGUN} + {size - i}L)" for i in range(0, size, slide)]
+        kept = [F.col(quoted(name)) for name in df.columns]
+        repeated = rows.unpivot(kept, list(map(F.expr, ends)), _NUMBER, SPAN)
+        return repeated if size % slide == 0 else repeated.where(f"{time} < {SPAN}")
 
 
 def check_time(df: DataFrame, time: str) -> None:
@@ -98,6 +123,10 @@ def _length_s(name: str, duration: str) -> float:
         raise ValueError(f"{name} must be a duration: {error}") from None
 
 
+def _micros(duration: str) -> int:
+    return round(seconds(duration) * 1e6)
+
+
 def _interval(duration: str) -> str:
     """Write a duration as Spark reads it."""
-    return f"{round(seconds(duration) * 1e6)} microseconds"
+    return f"{_micros(duration)} microseconds"
