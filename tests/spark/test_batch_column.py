@@ -68,6 +68,7 @@ def run(driven: Driven, rows: DataFrame, batches: int) -> tuple[StreamingQuery, 
     def note(batch: DataFrame, batch_id: int) -> None:
         found.append(list({repr(row["plan"]): row["plan"] for row in batch.collect()}.values()))
 
+    driven.set_clock(0.1)  # there are rows before the first batch, or it would be an empty one
     query = driven.start_batches(rows, note)
     for batch in range(batches):
         driven.advance(query, to_s=0.1 * (batch + 1))
@@ -107,6 +108,7 @@ def test_the_driver_is_asked_once_for_a_batch_and_no_code_is_compiled_anew(
     metrics = driven.spark._jvm.org.apache.spark.metrics.source.CodegenMetrics
     compiled: list[int] = []
     rows = planned(driven, counted, kind).selectExpr("id", "plan.rate * id AS _weight")
+    driven.set_clock(0.1)
     query = driven.start(rows)
     for batch in range(4):
         before = metrics.METRIC_COMPILATION_TIME().getCount()

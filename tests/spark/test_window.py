@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 import spillway as sw
 from spillway.estimate.quantile_places import QuantilePlaces
@@ -203,6 +204,25 @@ def test_the_sample_of_a_named_function_is_that_of_min_by(spark: SparkSession) -
             assert sorted(row.ours) == sorted(row.theirs or []), row.route
 
 
+@pytest.mark.parametrize("held", [64, None])
+def test_samples_in_pairs_or_whole_hold_no_null_by_type_so_that_spark_sorts_plain_numbers(
+    spark: SparkSession, held: int | None
+) -> None:
+    native = NativeWindow(
+        span=Span(time="at", size="1 minute"),
+        by=(),
+        function=Named.parsed("median(fare)"),
+        sample_rows=held,
+    )
+    rows = spark.sql(
+        f"SELECT double(NULL) AS {window_native._VALUE}, 1L AS {window_native._HASH} "
+        "UNION ALL SELECT 2D, 2L"
+    )
+    sampled = rows.agg(native._sampled().alias("ours"))
+    assert sampled.schema["ours"].dataType == T.ArrayType(T.DoubleType(), containsNull=False)
+    assert sampled.collect()[0].ours == [2.0]
+
+
 @pytest.mark.parametrize("sample_rows", [64, 4_096])
 def test_rare_groups_take_no_state_for_rows_that_did_not_come(
     replay: Replay, sample_rows: int
@@ -259,7 +279,7 @@ def test_value_and_bounds_are_those_of_the_table_for_any_number_of_rows(
     counts = [0, 1, 2, held - 1, held, held + 1, held + 256, held + 257, 10**5, 10**9]
     samples = {rows: numbers[: min(rows, held)] for rows in counts}
     lines = [(each.tolist(), rows) for rows, each in samples.items()]
-    window = "struct(timestamp_seconds(0) AS start, timestamp_seconds(60) AS end)"
+    end = "timestamp_seconds(60)"
     given = spark.createDataFrame(lines, f"{SORTED} array<double>, rows bigint")
     native = NativeWindow(
         span=Span(time="at", size="1 minute"),
@@ -267,7 +287,7 @@ def test_value_and_bounds_are_those_of_the_table_for_any_number_of_rows(
         function=Named.parsed(f"quantile(fare, {q})"),
         sample_rows=held,
     )
-    found = native._quantile(given.withColumn(SPAN, F.expr(window))).toPandas().set_index("rows")
+    found = native._quantile(given.withColumn(SPAN, F.expr(end))).toPandas().set_index("rows")
     places = QuantilePlaces.of(q, kept=held)
     for rows, sample in samples.items():
         value = _naive_at(np.sort(sample), q * (len(sample) - 1) + 1) if rows else math.nan

@@ -94,13 +94,15 @@ class NativeWindow:
         """Hold the values of least hash, of rows that have one; or all values.
 
         `min_by` is the faster one, but it reserves places for all of a group's sample from its
-        first row on. What pandas on Spark sorts by holds those that are there.
+        first row on. What pandas on Spark sorts by holds those that are there; and Spark is told
+        that there is no NULL among them, which lets it sort a sample as plain numbers.
         """
         if self.sample_rows is None:
             return F.collect_list(_VALUE)
         if self.sample_rows <= _RESERVED_MAX:
             return F.expr(f"min_by({_VALUE}, nvl2({_VALUE}, {_HASH}, NULL), {self.sample_rows})")
-        pair = F.expr(f"nvl2({_VALUE}, struct({_HASH}, {_VALUE}), NULL)")
+        held = f"coalesce({_VALUE}, 0D) AS {_VALUE}"
+        pair = F.expr(f"nvl2({_VALUE}, struct({_HASH}, {held}), NULL)")
         return InternalFunction.collect_top_k(pair, self.sample_rows, True)[_VALUE]
 
     def _quantile(self, held: DataFrame) -> DataFrame:

@@ -82,9 +82,9 @@ class Span:
         time, size, slide = quoted(self.time), _micros(self.size), _micros(self.slide or self.size)
         begun = f"unix_micros({time}) - pmod(unix_micros({time}), {slide}L) AS {_BEGUN}"
         rows = df.where(f"{time} IS NOT NULL").selectExpr("*", begun)
-        ends = [f"timestamp_micros({_BEGUN} + {size - i}L)" for i in range(0, size, slide)]
-        kept = [F.col(quoted(name)) for name in df.columns]
-        repeated = rows.unpivot(kept, list(map(F.expr, ends)), _NUMBER, SPAN)
+        ends = (f"timestamp_micros({_BEGUN} + {size - i}L)" for i in range(0, size, slide))
+        kept = tuple(F.col(quoted(name)) for name in df.columns)
+        repeated = rows.unpivot(kept, tuple(map(F.expr, ends)), _NUMBER, SPAN)
         return repeated if size % slide == 0 else repeated.where(f"{time} < {SPAN}")
 
 
