@@ -21,7 +21,14 @@ from spillway.studies import posg_on_spark as posg
 from spillway.studies import report, spark_run
 from spillway.studies.draw import picture_of
 from spillway.studies.las_judge import FULL, STRAW
-from spillway.studies.las_on_spark_claims import FEWEST, GATE, NAMES, OPERATOR, recovery_batches
+from spillway.studies.las_on_spark_claims import (
+    FEWEST,
+    GATE,
+    NAMES,
+    OPERATOR,
+    engine_s,
+    recovery_batches,
+)
 from spillway.studies.posg_on_spark_claims import OURS, ROUND_ROBIN, STEALING, label
 from spillway.studies.run import ON_SPARK, Order
 from spillway.studies.spark_work import FullKnowledge, Waiting, batches, busy
@@ -116,10 +123,24 @@ def las_results(**waited_s: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
     """All policies wait 1 s and drop a tenth, except those that are given."""
     usual = np.where(np.arange(700) % 10 == 0, np.nan, 1.0)
     ends = np.arange(10.0, 701, 10)
+    waits = {name: waited_s.get(name, usual) for name in NAMES}
     return {
-        name: {"waited_s": waited_s.get(name, usual), "batch_rows": ends, "batch_s": ends}
-        for name in NAMES
+        name: {
+            "waited_s": each,
+            "completed_s": each + 0.01,
+            "batch_rows": ends,
+            "batch_s": np.full(70, 0.3),
+        }
+        for name, each in waits.items()
     }
+
+
+def test_the_engine_takes_what_no_row_is_worked_on_in() -> None:
+    found = las_results()[GATE]
+    assert engine_s(found) == pytest.approx(0.3 - 9 * 0.01)  # one of ten rows was dropped
+    late = {**found, "batch_rows": found["batch_rows"][1:], "batch_s": found["batch_s"][1:]}
+    late["batch_s"] = np.where(np.arange(69) == 30, 5.0, late["batch_s"])
+    assert engine_s(late) == pytest.approx(0.3 - 9 * 0.01)  # whatever one batch does
 
 
 def test_las_claims_hold_for_what_must_be_and_not_for_what_must_not() -> None:
