@@ -47,31 +47,41 @@ def main(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the enriched tweets (Parquet); none: nowhere.")
     ] = None,
-    instances: Annotated[int, typer.Option(help="Operators side by side.", min=1)] = 1,
+    instances: Annotated[int, typer.Option(help="Operators side by side.", min=1, max=64)] = 1,
+    spread: Annotated[
+        Literal["work", "tweets"],
+        typer.Option(help="What every operator gets as much of: work (by cost) or tweets."),
+    ] = "work",
     seed: Annotated[int, typer.Option(help="Seed of made tweets.", min=0)] = 1,
 ) -> None:
     """Enrich a stream of tweets with what is known of the entities that they mention.
 
     A medium among them takes 25 ms of work, a politician 5 ms, anyone else 1 ms: 9.7 ms for a tweet
     on average, so one operator can do about 100 a second. When more come, the guard holds the mean
-    latency from arrival to the end of the batch and gives tweets up, by what they cost.
+    latency from arrival to the end of the batch and gives tweets up, by what they cost. Several
+    operators side by side get equal work, by what tweets cost.
 
     Prints a line per batch and a summary. Ends with 0 if the objective held over the second half of
-    the batches, with 1 if not, with 2 if an option makes no sense.
+    the batches, with 1 if not, with 2 if an option makes no sense, with 130 if it was interrupted.
 
-    Example: python -m apps.tweet_enrichment --rate 200 --latency "2 s" --aim fewest --seconds 30
+    Examples:
+
+    python -m apps.tweet_enrichment --rate 200 --latency "2 s" --aim fewest --seconds 30
+
+    python -m apps.tweet_enrichment --rate 450 --work waiting --instances 5
     """
     import spillway as sw
+    from apps.tweet_enrichment.run import TWEETS, Settings
+    from apps.tweet_enrichment.tweets import load
     from spillway.workload.rate import parse_rate
 
+    folder = str(data.absolute()) if data else None
     try:
         objective = sw.Latency(average=latency)
         parse_rate(rate, seconds)
+        load(folder, TWEETS, seed)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-
-    from apps.tweet_enrichment.run import Settings
-
     settings = Settings(
         rate=rate,
         seconds=seconds,
@@ -79,11 +89,18 @@ def main(
         aim=aim,
         place=place,
         work=work,
-        data=str(data) if data else None,
+        data=folder,
         seed=seed,
         instances=instances,
+        spread=spread,
     )
-    raise typer.Exit(0 if _show(settings, out, Console()) else 1)
+    console = Console()
+    try:
+        held = _show(settings, out, console)
+    except KeyboardInterrupt as error:
+        console.print("Interrupted.")
+        raise typer.Exit(130) from error
+    raise typer.Exit(0 if held else 1)
 
 
 def _show(settings: Settings, out: Path | None, console: Console) -> bool:

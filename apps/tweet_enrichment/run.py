@@ -33,7 +33,8 @@ TWEETS = 20_000  # so many are loaded, once by every worker; then they come agai
 class Settings:
     """What to run: tweets per second for so many seconds, and what the guard is to hold.
 
-    `place` is where rows are given up: at the gate, in the operator, or both.
+    `place` is where rows are given up: at the gate, in the operator, or both. `spread` is how they
+    get to several operators side by side: each as much work, or each as many tweets.
     """
 
     rate: str
@@ -45,6 +46,7 @@ class Settings:
     data: str | None = None
     seed: int = 1
     instances: int = 1
+    spread: Literal["work", "tweets"] = "work"
 
     @property
     def rows_total(self) -> int:
@@ -70,7 +72,7 @@ def enriched(spark: SparkSession, settings: Settings, guard: sw.Guard) -> DataFr
     if settings.place != "operator":
         tweets = guard.protect(tweets, arrived="arrived", identity=["id"])
     return guard.map(
-        tweets.coalesce(settings.instances),
+        spread(tweets, settings, guard),
         Enrich(work=settings.work),
         SCHEMA,
         key="kinds",
@@ -79,15 +81,20 @@ def enriched(spark: SparkSession, settings: Settings, guard: sw.Guard) -> DataFr
     )
 
 
+def spread(tweets: DataFrame, settings: Settings, guard: sw.Guard) -> DataFrame:
+    """Spread the tweets over the operators: by what they cost, or dealt out one by one."""
+    if settings.instances == 1:
+        return tweets
+    if settings.spread == "tweets":
+        return tweets.repartition(settings.instances)
+    return guard.balance(tweets, instances=settings.instances, key="kinds", identity=["id"])
+
+
 def read(spark: SparkSession, settings: Settings) -> DataFrame:
     """Return the stream of tweets: arrivals from the clock, contents by their number."""
     burst_source.register(spark)
     options = {"rate": settings.rate, "duration": f"{settings.seconds:g}"}
-    clock = (
-        spark.readStream.format("spillway-burst")
-        .options(**options, partitions=str(settings.instances))
-        .load()
-    )
+    clock = spark.readStream.format("spillway-burst").options(**options, partitions="1").load()
     return clock.mapInArrow(Reader(settings.data, TWEETS, settings.seed), READ)
 
 

@@ -111,6 +111,9 @@ def test_the_summary_judges_the_later_half_by_the_rows_that_were_kept() -> None:
         (["--aim", "most"], "'most' is not one of 'faithful', 'fewest', 'unbiased'"),
         (["--place", "nowhere"], "'nowhere' is not one of"),
         (["--work", "none"], "'none' is not one of"),
+        (["--spread", "rows"], "'rows' is not one of 'work', 'tweets'"),
+        (["--instances", "0"], "greater than or equal to 1"),
+        (["--data", "."], "data must be a folder with tweets_congress"),
         (["--data", "/nowhere"], "--data"),
     ],
 )
@@ -120,21 +123,23 @@ def test_a_wrong_option_is_refused_before_spark_starts(arguments: list[str], mes
     assert message in " ".join(result.output.replace("│", " ").split())
 
 
+@pytest.mark.parametrize(("instances", "rate"), [(1, "400"), (2, "800")])
 def test_every_tweet_is_enriched_or_in_the_books_as_given_up(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, instances: int, rate: str
 ) -> None:
-    """A quarter of the tweets' work can be done: the operator refuses what waited too long."""
+    """A quarter of the tweets' work can be done: the operators refuse what waited too long."""
     settings = Settings(
-        rate="400",
+        rate=rate,
         seconds=4,
         latency=sw.Latency(average="1 s"),
         place="operator",
         work="waiting",
+        instances=instances,
     )
     lines = run(spark, settings, tmp_path / "run", out=tmp_path / "out")
     done = spark.read.parquet(str(tmp_path / "out"))
-    assert sum(line.rows_in for line in lines) == 1_600
-    assert sum(line.rows_kept for line in lines) == done.count() < 1_600
+    assert sum(line.rows_in for line in lines) == settings.rows_total
+    assert sum(line.rows_kept for line in lines) == done.count() < settings.rows_total
     assert done.select("id").distinct().count() == done.count()
     spent_s = sum(line.work_s for line in lines)
     cost = "greatest(25 * media + 5 * politicians + others, 1)"
