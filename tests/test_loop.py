@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spillway.concept_values import KeepTable
 from spillway.contracts import Floats
 from spillway.cost.average import AverageCost
 from spillway.cost.by_key import CostByKey
@@ -27,7 +28,6 @@ from spillway.values import (
     Budget,
     CostState,
     CostTable,
-    KeepTable,
     Limits,
     LoopState,
     Observation,

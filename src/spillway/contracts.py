@@ -11,9 +11,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from spillway.concept_values import ConceptState
 from spillway.values import (
     Budget,
-    ConceptState,
     ControllerState,
     CostState,
     CostTable,

@@ -1,97 +1,40 @@
-"""The guard: what a user holds. It wires one query."""
+"""The guard: what a user holds. It wires one query.
+
+Here stands what it does to the rows of a stream, in `guard_windows` what to windows of them; what
+it tells of that in `guard_books`, and what it is made of in `guard_parts`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from spillway.arguments import (
-    admission_of,
-    check_mode,
-    controller_of,
-    folder_of,
-    in_order_of_pain,
-)
-from spillway.contracts import Controller, CostModel, Shedder
-from spillway.cost.by_key import CostByKey
-from spillway.degrade.degrade import Degrade
-from spillway.degrade.remembered import Application
-from spillway.loop import Loop
-from spillway.objective import Error, Latency
-from spillway.overload.fair import FairBudget
-from spillway.shedders.uniform import Uniform
+from spillway.arguments import admission_of, check_mode
+from spillway.guard_books import GuardBooks
+from spillway.guard_windows import GuardWindows
+from spillway.objective import Latency
 from spillway.state import offsets
-from spillway.state.fair_log import FairLog
-from spillway.state.ledger import Ledger
 from spillway.state.memory import Memory
-from spillway.state.plan_log import PlanLog
-from spillway.telemetry.hooks import Hook, Hooks
-from spillway.values import Limits
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-    from spillway.dashboard.serve import Server
     from spillway.degrade.accuracy import Measure
     from spillway.degrade.profile import Profile
     from spillway.degrade.subtask import Subtasks
-    from spillway.spark.control import Planner
     from spillway.spark.gate import Gate
-    from spillway.spark.live import Live
-    from spillway.spark.membership import Membership
     from spillway.spark.overflow import Overflow, Target
-    from spillway.spark.replay import Replay
-    from spillway.spark.retained import Retained
 
 
-class Guard:
+class Guard(GuardWindows, GuardBooks):
     """Protects one streaming query: holds its objective, and keeps the books of what it gave up.
 
     `state` is a folder for plan log, ledger and memory, on storage that driver and executors
     share. Put it inside the query's checkpoint folder, or name the checkpoint, and the guard
     knows the size of every batch before it runs.
     """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        state: str | Path,
-        objective: Latency | None = None,
-        shed: Shedder | Degrade | Sequence[Shedder | Degrade] | None = None,
-        control: Controller | None = None,
-        cost: CostModel | None = None,
-        limits: Limits | None = None,
-        checkpoint: str | Path | None = None,
-        on_error: Literal["open", "last"] = "open",
-    ) -> None:
-        """Describe the guard; nothing is read or written before `protect`."""
-        if not name or not name.isprintable():
-            raise ValueError(f"name must be printable and not empty, got {name!r}")
-        if on_error not in ("open", "last"):
-            raise ValueError(f"on_error must be 'open' or 'last', got {on_error!r}")
-        self.name = name
-        self.objective = objective
-        self.on_error: Literal["open", "last"] = on_error
-        self.state = folder_of("state", state)
-        self._checkpoint = folder_of("checkpoint", checkpoint) if checkpoint else None
-        degrade, shedder = in_order_of_pain(shed)
-        self.loop = Loop(
-            controller=controller_of(objective, control),
-            cost=cost or CostByKey(),
-            shedder=shedder,
-            degrade=degrade,
-            limits=limits or Limits(),
-        )
-        self.metric = ""  # under this name the gate's counts stand in `observedMetrics`
-        self._hooks = Hooks()
-        self._live: Live | None = None
-        self._fair: Membership | None = None
-        self._batch_gate: tuple[object, Gate] | None = None
 
     def protect(
         self,
@@ -271,262 +214,6 @@ class Guard:
             return balance.attach_stream(df)
         return balance.attach_batch(df, self._planner().plan_for(batch_id))
 
-    def window(
-        self,
-        df: DataFrame,
-        *,
-        time: str,
-        size: str,
-        apply: str | Callable[[Any], Any],
-        slide: str | None = None,
-        by: str | Sequence[str] | None = None,
-        schema: StructType | str | None = None,
-        values: Sequence[str] = (),
-        strata: str | Sequence[str] = (),
-        columns: Sequence[str] | None = None,
-        late: str | None = None,
-        allocation: Literal["proportional", "congress", "neyman", "cvopt"] | None = None,
-        rows_min: int = 2,
-        sample_rows: int | None = 64,
-        error: Error | None = None,
-        identity: Sequence[str] | None = None,
-    ) -> DataFrame:
-        """Run a function over a sample of every window of event time, and return its results.
-
-        time:     column with the event time; `size` and `slide` say how long windows are and how
-                  far apart, `late` by how much rows may be late (None: `df` has a watermark).
-        by:       column or columns that make the groups; rare ones are used whole.
-        apply:    "median(fare)" or "quantile(fare, 0.9)", which return a line per group with
-                  value, interval, and how many rows there were and were used; "mean(fare)",
-                  "sum(fare)" and "count()", which are exact; or a function that takes the sampled
-                  rows of a window as a pandas frame with `_weight` and returns one of `schema`.
-        columns:  what a function needs of a row beside `by`; the state holds nothing else. None:
-                  all columns.
-        values:   columns whose spread the allocation goes by; by default the one of `apply`.
-        strata:   column or columns that tell the rows of a group apart further, for a function.
-                  Each stratum is sampled by itself, one row at least, and `_weight` makes up for
-                  it: sums and means err the less, the less values differ within a stratum.
-        allocation: how the guard's share of the rows is shared out: for the least squared relative
-                  error of the groups' means ("cvopt", what functions get), for the least variance
-                  of the total ("neyman"), by frequency ("proportional", the paper's), or half and
-                  half ("congress"). A named function without one uses all that Spark's state holds
-                  of a group, in Spark alone: to use fewer would save nothing there.
-        rows_min: of every group at least so many rows are allocated.
-        sample_rows: most rows of a group that Spark's state holds; for functions of your own it
-                  reserves 16 bytes for each, also in groups that have fewer. None holds all rows.
-        error:    a contract that decides how many rows are used, instead of the guard's share; the
-                  state then holds the whole window.
-        """
-        from spillway.spark.window_of import Wanted, window_of
-        from spillway.spark.window_span import Span
-
-        self._check_window(df)
-        wanted = Wanted(
-            apply=apply,
-            by=(by,) if isinstance(by, str) else tuple(by or ()),
-            schema=schema,
-            values=tuple(values),
-            strata=(strata,) if isinstance(strata, str) else tuple(strata),
-            columns=columns,
-            allocation=allocation,
-            rows_min=rows_min,
-            sample_rows=sample_rows,
-            error=error,
-            identity=identity,
-        )
-        window = window_of(
-            wanted,
-            Span(time=time, size=size, slide=slide, late=late),
-            seed=Memory(folder=self.state).seed(),
-            share=self._window_share(),
-        )
-        return window.attach(df, self.live.hear_operator(df.sparkSession))
-
-    def join(
-        self,
-        left: DataFrame,
-        right: DataFrame,
-        *,
-        time: str,
-        size: str,
-        by: str | Sequence[str],
-        apply: Callable[[Any], Any],
-        schema: StructType | str,
-        slide: str | None = None,
-        late: str | None = None,
-        rows_min: int = 2,
-        sample_rows: int = 64,
-        identity: Sequence[str] | None = None,
-    ) -> DataFrame:
-        """Join two streams on `by` within every window, on a sample, and run a function on that.
-
-        `apply` takes the pairs of the sampled rows as a pandas frame: the columns of `by`, those of
-        both streams, and `_weight`, by which totals over all pairs are unbiased. It returns a frame
-        of `schema`. Both streams have the columns `time` and `by`, and no other in common. Of each
-        key at least `rows_min` rows of each side are used; the state holds at most `sample_rows`.
-        """
-        from spillway.spark.operator import checked_schema
-        from spillway.spark.window_join import JoinedWindow, JoinTask
-        from spillway.spark.window_span import Span
-
-        self._check_window(left, right)
-        task = JoinTask(
-            fn=apply,
-            returns=checked_schema(schema),
-            by=(by,) if isinstance(by, str) else tuple(by),
-            rows_min=rows_min,
-            rows_max=sample_rows,
-            share=self._window_share(),
-        )
-        window = JoinedWindow(
-            span=Span(time=time, size=size, slide=slide, late=late),
-            identity=identity,
-            sample_rows=sample_rows,
-            seed=Memory(folder=self.state).seed(),
-            task=task,
-        )
-        return window.attach(left, right, self.live.hear_operator(left.sparkSession))
-
-    def _know(self, app: Application) -> None:
-        """Let the loop know which subtasks there are; the same again changes nothing."""
-        degrade = self.loop.degrade
-        if not isinstance(degrade, Degrade) or degrade.application == app:
-            return
-        self.loop = replace(self.loop, degrade=replace(degrade, application=app))
-        self.live.follow(self.loop)
-
-    def _window_share(self) -> Callable[[], float]:
-        """Return what tells a task which share of the rows of its windows may be used."""
-        from spillway.spark.control import share_of_task
-
-        return partial(share_of_task, replace(self._planner(), sized=False))
-
-    def _check_window(self, *streams: DataFrame) -> None:
-        """Refuse what has no watermark, and a shedder that would shed a second time."""
-        if not all(df.isStreaming for df in streams):
-            raise ValueError("df must be a stream: a window ends when the watermark passes it")
-        if not isinstance(self.loop.shedder, Uniform):
-            raise ValueError(
-                "shed must be left out for a window, which allocates rows to groups itself; "
-                f"got {self.loop.shedder!r}"
-            )
-
-    def belong(
-        self,
-        *,
-        log: FairLog,
-        weight: float,
-        cores: float | None,
-        split: Literal["fair", "random"],
-        window_s: float,
-    ) -> None:
-        """Become a member of a fair share; `FairShare` calls it, before anything is protected."""
-        from spillway.spark.membership import Membership
-
-        if self._live is not None or self._fair is not None:
-            raise ValueError(
-                f"guard {self.name!r} must be fresh: a fair share is made before anything is "
-                "protected, and a guard belongs to one only"
-            )
-        self._fair = Membership(
-            name=self.name,
-            log=log,
-            weight=weight,
-            cores=cores,
-            split=split,
-            window_s=window_s,
-            objective=self.objective,
-        )
-        self.loop = replace(self.loop, controller=FairBudget(own=self.loop.controller))
-
-    def shed_rows(
-        self, spark: SparkSession, source: Retained, *, batches: Sequence[int], check: bool = True
-    ) -> DataFrame:
-        """Return exactly the rows that the gate shed in past batches, of weight 1.
-
-        They come from the source, which must still hold them, with `_spillway_batch` and the rate
-        at which they might have been kept, `_spillway_rate`. Rows that an operator refused, and
-        what windows and subtasks gave up, do not come back.
-
-        source:  the stream's source, to be read again.
-        batches: ids of batches in the books, such as `range(120, 181)`.
-        check:   count the rows against the books first, which reads the source once more, and
-                 raise `NotRetained` if some are missing; otherwise what is known to be missing is
-                 logged.
-        """
-        return self.replay(spark, source, batches=batches).shed_rows(check=check)
-
-    def replay(
-        self,
-        spark: SparkSession,
-        source: Retained,
-        *,
-        batches: Sequence[int],
-        protect: Column | str | None = None,
-    ) -> Replay:
-        """Look past batches up: their `shed_rows()`, and the `corrections()` of published totals.
-
-        `protect` is the predicate of protected rows, needed if it was a Column object.
-        """
-        from spillway.spark.gate_of import record_of
-        from spillway.spark.replay import replay_of
-        from spillway.state.past import Past
-
-        past = Past(
-            state=self.state,
-            checkpoint=self.checkpoint,
-            source=source.index,
-            like=record_of(self.loop.shedder, protect),
-        )
-        return replay_of(spark, past, source, batches, protect)
-
-    def ledger(self) -> Ledger:
-        """Open the books."""
-        return Ledger(self.state / "ledger", retain=self.loop.limits.replay_batches)
-
-    def on_event(self, hook: Hook) -> Callable[[], None]:
-        """Let a function hear every event of this guard from now on; return what ends that.
-
-        It is called on a thread of its own with one event after the other (`telemetry.events`):
-        what it cannot take in time is dropped, what it raises is logged. Events are heard in the
-        process that keeps the books.
-        """
-        return self._hooks.add(hook)
-
-    def dashboard(self, *, port: int = 0, token: str | None = None) -> Server:
-        """Serve the live page of this guard on this machine; return where it is, and `stop()`.
-
-        port:  a free one by default. token: drawn at random by default, part of the address.
-        Needs the extra `dashboard`. For other machines, or several queries on one page, run
-        `spillway dashboard`.
-        """
-        from spillway.dashboard.serve import serve
-
-        return serve([self.state], port=port, token=token)
-
-    def gaps(self) -> list[int]:
-        """Return the committed batches that are not in the books (a dropped event, a crash)."""
-        if self.checkpoint is None:
-            return []
-        query_id = offsets.query_id(self.checkpoint)
-        ledger, plans = self.ledger(), PlanLog.of(self.state, query_id)
-        booked = {entry.batch_id for entry in ledger.entries(query_id)}
-        first, last = ledger.retained_from(query_id), offsets.last_committed(self.checkpoint)
-        return [b for b in plans.batch_ids() if first <= b <= last and b not in booked]
-
-    @property
-    def faults(self) -> int:
-        """How often the control path failed and the gate opened or went back, since the start."""
-        recorder = self._live.recorder if self._live else None
-        return recorder.faults if recorder else 0
-
-    @property
-    def checkpoint(self) -> Path | None:
-        """The query's checkpoint: as named, else the folder around `state` if it is one."""
-        if self._checkpoint:
-            return self._checkpoint
-        return self.state.parent if (self.state.parent / "offsets").is_dir() else None
-
     def _gate_of_batch(self, described: tuple[Any, ...], new_gate: Callable[[], Gate]) -> Gate:
         """Check the columns once: all batches of a stream have the same."""
         if not isinstance(described[-1], str | None):  # Columns cannot be compared
@@ -556,61 +243,6 @@ class Guard:
         if complaint:
             self.live.complain(complaint)
         return kept
-
-    @property
-    def live(self) -> Live:
-        """What hears of the guard's batches in this process."""
-        from spillway.spark.live import Live
-
-        if self._live is None:
-            self._live = Live(
-                name=self.name,
-                loop=self.loop,
-                state=self.state,
-                fair=self._fair,
-                objective=self.objective,
-                hooks=self._hooks,
-            )
-        return self._live
-
-    def _planner(self) -> Planner:
-        from spillway.spark.control import Planner
-
-        return Planner(
-            loop=self.loop,
-            state=self.state,
-            checkpoint=self._checkpoint or self.state.parent,
-            on_error=self.on_error,
-            fair=self._fair,
-        )
-
-    def __repr__(self) -> str:
-        """Say what was described, on one line; nothing is read."""
-        held = f"objective={str(self.objective)!r}, " if self.objective else ""
-        shed = self.loop.degrade or self.loop.shedder
-        return f"Guard({self.name!r}, {held}shed={shed!r}, state={str(self.state)!r})"
-
-    def _repr_html_(self) -> str:
-        """Show the latest batches in a notebook, from the books alone: Spark is not asked."""
-        from spillway.report.status import status_of_books
-
-        return status_of_books(
-            self.name,
-            self.ledger(),
-            objective=self.objective,
-            shed=repr(self.loop.degrade or self.loop.shedder),
-            faults=self.faults,
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel to other processes (Connect runs `foreachBatch` there) without what is live."""
-        live = dict.fromkeys(("_live", "_batch_gate"))
-        return {**self.__dict__, **live, "_hooks": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrive in another process: nobody hears of events there."""
-        self.__dict__.update(state)
-        self._hooks = Hooks()
 
 
 def _overflow(to: Target | None, on_error: Literal["fail", "count"]) -> Overflow | None:

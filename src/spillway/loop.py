@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from spillway.concept_values import ConceptState
 from spillway.contracts import (
     ConceptShedder,
     Controller,
@@ -28,7 +29,6 @@ from spillway.values import (
     SCORE_MIN,
     BatchAhead,
     Budget,
-    ConceptState,
     CostTable,
     Limits,
     LoopState,

@@ -6,6 +6,7 @@ import math
 import sys
 from dataclasses import dataclass, field
 
+from spillway.concept_values import ConceptState, GroupsSeen, KeepTable
 from spillway.work_values import WorkDone, WorkMix, WorkState
 
 # The ends of the score's axis. Finite, because JSON has no infinity.
@@ -46,6 +47,7 @@ class TaskReport:
     `begun_at_ns` and `ended_at_ns` (0 if unknown); latencies run from a row's arrival to the start
     of its processing, 0 where no arrival column was named. `costs` is a `HeavySketch` of what its
     rows took by key, as bytes; empty without a key. `work` is what subtasks did, if it ran some.
+    `windows` says that the rows are those of windows that ended, and those refused not sampled.
     """
 
     instance: int
@@ -58,6 +60,7 @@ class TaskReport:
     ended_at_ns: int = 0
     costs: bytes = b""
     work: WorkDone | None = None
+    windows: bool = False
 
     @property
     def rows_taken(self) -> int:
@@ -76,19 +79,8 @@ def total_report(tasks: tuple[TaskReport, ...]) -> TaskReport:
         latency_ns_max=max((task.latency_ns_max for task in tasks), default=0),
         begun_at_ns=min((task.begun_at_ns for task in tasks if task.rows_in), default=0),
         ended_at_ns=max((task.ended_at_ns for task in tasks if task.rows_in), default=0),
+        windows=any(task.windows for task in tasks),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsSeen:
-    """How often groups came in a batch, natively counted over some or all of its rows.
-
-    `frequencies` is Spark's count-min sketch of their items (see `kernels.count_min`); `sample` has
-    (item, value, event time in seconds) of some rows, None where there is no usable one.
-    """
-
-    frequencies: bytes
-    sample: tuple[tuple[float, float | None, float | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +117,11 @@ class Observation:
     groups: GroupsSeen | None = None
     work: WorkDone | None = None
     done: float = 1.0
+
+    @property
+    def windowed(self) -> bool:
+        """Whether the refused rows are those that windows did not need."""
+        return any(task.windows for task in self.tasks)
 
     @property
     def work_s(self) -> float:
@@ -167,36 +164,6 @@ class Forecast:
     def duration_s(self) -> float:
         """Predicted duration of the whole batch."""
         return self.fixed_s + self.work_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concept:
-    """How often groups come in a window, in the cells of a sketch; see `shedders.concept_cells`.
-
-    `rows` is how many rows it was learnt from; `counts` are theirs by cell, `moments` those of the
-    values of a sample of them, both packed.
-    """
-
-    window: int | None = None
-    rows: float = 0.0
-    counts: bytes = b""
-    moments: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConceptState:
-    """What a concept-driven shedder remembers: bounded, whatever the number of groups.
-
-    `before` is the last window's concept, until `now` has rows enough. `latest` are the counts of
-    the last batch and `items` some of its rows: the rows to come are like those. A row that was
-    counted there stands for `each` rows.
-    """
-
-    now: Concept = field(default_factory=Concept)
-    before: Concept | None = None
-    latest: bytes = b""
-    items: bytes = b""
-    each: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,18 +221,6 @@ class CostTable:
     instances: tuple[bytes, ...] = ()
     paces: tuple[float, ...] = ()
     delays_ns: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeepTable:
-    """Keep rates by group, packed so that Spark looks them up natively; see `shedders.keep_table`.
-
-    `levels` are the rates that occur, ascending, the last one 1; `cells` is a compressed byte for
-    each cell of a count-min sketch: which level. A row is kept at the greatest of its cells' rates.
-    """
-
-    levels: tuple[float, ...]
-    cells: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

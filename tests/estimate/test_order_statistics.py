@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from spillway.estimate.order_statistics import lower_places
+from spillway.estimate.order_statistics import bounds, lower_places, rows_for_bounds
 
 Group = tuple[int, int, int]
 
@@ -62,3 +63,14 @@ def test_large_samples_agree_with_the_normal_limit() -> None:
 def test_no_groups_have_no_places() -> None:
     none = np.array([], dtype=np.int64)
     assert lower_places(none, none, none, 0.025).size == 0
+
+
+@pytest.mark.parametrize("q", [0.5, 0.1, 0.9, 0.95, 0.003])
+def test_so_many_rows_and_no_fewer_give_both_bounds_in_a_group_of_any_size(q: float) -> None:
+    enough = rows_for_bounds(q, 0.025)
+    sizes = np.array([enough, enough + 1, 2 * enough, 1_000, 10**5, 10**9])
+    low, high = bounds(np.maximum(sizes, enough), np.full(sizes.size, enough), q, 0.025)
+    assert (low >= 1).all()
+    assert (high <= enough).all()
+    low, high = bounds(np.array([10**9]), np.array([enough - 1]), q, 0.025)
+    assert low[0] < 1 or high[0] > enough - 1

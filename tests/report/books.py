@@ -7,7 +7,7 @@ from spillway.overload.controller import HoldLatency
 from spillway.shedders.uniform import Uniform
 from spillway.state.description import Description, remember
 from spillway.state.ledger import Entry, Ledger
-from spillway.values import Limits, Observation, PinnedPlan, Plan, StratumCount
+from spillway.values import Limits, Observation, PinnedPlan, Plan, StratumCount, TaskReport
 
 BEGAN_S = 1_700_000_000.0
 
@@ -23,6 +23,7 @@ def entry(
     run_id: str = "r",
     rate: float | None = None,
     refused: int = 0,
+    windows: bool = False,
 ) -> Entry:
     """A batch of one second, that began one second after the one before it."""
     through = rows_in if kept is None else kept
@@ -38,6 +39,7 @@ def entry(
         offset_span=float(rows_in),
         strata=(StratumCount(name="all", rows_in=rows_in, rows_kept=through),),
         rows_refused=refused,
+        tasks=(TaskReport(instance=0, rows_in=through, windows=True),) if windows else (),
     )
     plan = PinnedPlan(batch_id=batch_id, salt=1, plan=Plan(rates=(share,), reason=reason))
     return Entry(

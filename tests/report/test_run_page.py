@@ -102,6 +102,10 @@ def test_what_was_shed_adds_up_by_reason() -> None:
     lines = facts.shed_by([*burst(3), refused])
     assert lines[0] == ("all", "overload", 8000 + 100)
     assert lines[1] == ("in the operator", "waited too long", 100)
+    unsampled = entry(3, refused=40, windows=True)
+    assert facts.shed_by([unsampled]) == [("in windows", "not in the sample", 40)]
+    found = facts.facts_of([refused, unsampled], None)
+    assert (found.rows_refused, found.rows_unsampled) == (100, 40)
 
 
 @pytest.mark.parametrize("batches", [1, 2, 30, 5000])

@@ -8,18 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from spillway.concept_values import ConceptState, GroupsSeen
 from spillway.cost.items import items_of
 from spillway.kernels import count_min
 from spillway.shedders.concept import ConceptDriven
 from spillway.shedders.keep_table import KeepLookup
-from spillway.values import (
-    Budget,
-    ConceptState,
-    GroupsSeen,
-    Observation,
-    Plan,
-    StratumCount,
-)
+from spillway.values import Budget, Observation, Plan, StratumCount
 
 
 @lru_cache(maxsize=64)

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spillway.concept_values import ConceptState, GroupsSeen
 from spillway.contracts import ConceptShedder, KeyedShedder, Shedder
 from spillway.shedders.concept import ConceptDriven
 from spillway.shedders.concept_cells import Cells
 from spillway.shedders.load_aware import LoadAware
 from spillway.state import files
-from spillway.values import ConceptState, GroupsSeen, LoopState, PinnedPlan, Plan
+from spillway.values import LoopState, PinnedPlan, Plan
 from tests.shedders.concept_rows import budget, learnt, rates, seen_of, zipf
 
 PLAIN = ConceptDriven(by="route")

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spillway.concept_values import KeepTable
 from spillway.kernels import count_min
 from spillway.shedders.keep_table import KeepLookup, pack
-from spillway.values import KeepTable, Plan
+from spillway.values import Plan
 
 CELLS = count_min.ROWS * count_min.COLUMNS
 

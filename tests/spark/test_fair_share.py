@@ -27,13 +27,11 @@ SCHEMA = "id bigint, key bigint"
 Row = dict[str, Any]
 
 
-def busy(us: int) -> Callable[[Row], Row]:
-    """An operator that takes so long for a row."""
+def waits(us: int) -> Callable[[Row], Row]:
+    """An operator that takes so long for a row, waiting: a busy machine stretches work more."""
 
     def work(row: Row) -> Row:
-        until = time.perf_counter_ns() + us * 1000
-        while time.perf_counter_ns() < until:
-            pass
+        time.sleep(us / 1e6)
         return {"id": row["id"], "key": row["key"]}
 
     return work
@@ -134,13 +132,13 @@ def test_queries_of_unequal_cost_come_to_the_same_sic_and_one_that_is_added_join
     """Scatter: 150 rows of a batch, kept at a third, are 0.04 of it, and a batch is a fourth."""
     share = {"cores": 0.28, "rows_per_s": 150}
     light, heavy = queries("light", "heavy", **share)
-    light.start(busy(1_000))
-    heavy.start(busy(5_000))
+    light.start(waits(1_000))
+    heavy.start(waits(5_000))
     for _ in range(2):
         light.go()
         heavy.go()
     (late,) = queries("late", **share)
-    late.start(busy(2_000))
+    late.start(waits(2_000))
     for _ in range(4):
         for each in (light, heavy, late):
             each.go()
@@ -160,10 +158,10 @@ def test_a_query_that_stops_fails_or_idles_leaves_its_time_and_takes_it_again(
     def fails_late(row: Row) -> Row:
         if row["id"] >= 900:
             raise RuntimeError("fails")
-        return busy(3_000)(row)
+        return waits(3_000)(row)
 
     stays, other = queries("stays", "other")
-    stays.start(busy(300))
+    stays.start(waits(300))
     other.start(fails_late, always="id = 900")
     for _ in range(3):
         other.go()
@@ -182,8 +180,8 @@ def test_a_query_that_stops_fails_or_idles_leaves_its_time_and_takes_it_again(
 
 def test_a_weight_of_zero_keeps_next_to_nothing_under_overload(queries: Make) -> None:
     paid, free = queries("paid", "free", weights={"free": 0})
-    paid.start(busy(300))
-    free.start(busy(300))
+    paid.start(waits(300))
+    free.start(waits(300))
     for _ in range(3):
         paid.go()
         free.go()
@@ -197,10 +195,10 @@ def test_a_second_guard_of_a_name_is_told_so_and_leaves_the_first_ones_record(
 ) -> None:
     (first,) = queries("same")
     (second,) = queries("same")
-    first.start(busy(300))
+    first.start(waits(300))
     first.go()
     owner = first.told.owner
-    second.start(busy(300))
+    second.start(waits(300))
     assert second.query is not None
     second.driven.advance(second.query, to_s=1.0)
     wait_until(lambda: second.guard.faults > 0, "a fault")
@@ -214,7 +212,7 @@ from pathlib import Path
 import spillway as sw
 from spillway.spark import burst_source
 from tests.conftest import QUICK_START, Driven
-from tests.spark.test_fair_share import CORES, Running, busy
+from tests.spark.test_fair_share import CORES, Running, waits
 from spillway.state.fair_log import FairLog
 
 folder, fair, python = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
@@ -227,7 +225,7 @@ driven = Driven(spark, folder, rows_per_s=200)
 guard = sw.Guard("second", control=sw.FixedRate(1.0), state=driven.state)
 sw.FairShare([guard], state=fair, cores=CORES, window="10 min")
 running = Running(driven=driven, guard=guard, log=FairLog(folder=fair))
-running.start(busy(3_000))
+running.start(waits(3_000))
 running.go(2)
 print("rate", running.rate, "app", running.told.app)
 spark.stop()
@@ -246,7 +244,7 @@ def test_two_drivers_share_one_budget(queries: Make, spark: SparkSession, tmp_pa
         text=True,
     ) as driver:
         (first,) = queries("first")  # while the other Spark starts
-        first.start(busy(300))
+        first.start(waits(300))
         first.go()
         try:
             printed, failed = driver.communicate("go\n", timeout=200)
@@ -271,11 +269,11 @@ def test_two_drivers_share_one_budget(queries: Make, spark: SparkSession, tmp_pa
 
 def test_inside_foreach_batch_a_member_shares_too(queries: Make) -> None:
     one, other = queries("one", "other")
-    other.start(busy(1_000))
+    other.start(waits(1_000))
 
     def each(batch: DataFrame, batch_id: int) -> None:
         kept = one.guard.protect(batch, identity=["id"], batch_id=batch_id)
-        one.guard.map(kept, busy(300), SCHEMA, key="key", batch_id=batch_id).collect()
+        one.guard.map(kept, waits(300), SCHEMA, key="key", batch_id=batch_id).collect()
 
     one.query = one.driven.start_batches(one.driven.stream(partitions="1"), each)
     for _ in range(3):

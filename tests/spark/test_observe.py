@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from spillway.concept_values import GroupsSeen
 from spillway.spark.observe import Timing, observation, progress_offsets, progress_timing
-from spillway.values import GroupsSeen, Observation, StratumCount
+from spillway.values import Observation, StratumCount
 
 KAFKA_START = {"rides": {"0": 100, "1": 40}}
 KAFKA_END = {"rides": {"0": 130, "1": 50}}

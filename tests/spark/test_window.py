@@ -21,8 +21,10 @@ from spillway.estimate.quantile_places import QuantilePlaces
 from spillway.spark import window_native
 from spillway.spark.quantile_sql import SORTED
 from spillway.spark.window_apply import Named
-from spillway.spark.window_native import _RESERVED_MAX, NativeWindow
+from spillway.spark.window_native import RESERVED_MAX, NativeWindow
+from spillway.spark.window_of import Wanted, window_of
 from spillway.spark.window_span import SPAN, Span
+from spillway.state.ledger import UNSAMPLED
 from spillway.state.memory import Memory
 from tests.conftest import wait_until
 
@@ -178,6 +180,7 @@ def test_a_sample_loses_no_group_keeps_to_the_share_and_is_booked(replay: Replay
     assert held.sum() >= 11
 
     wait_for_books(protected, everything)
+    assert set(protected.ledger().totals().shed) == {UNSAMPLED}
     held_rows = [op["numRowsTotal"] for p in replay.progress for op in p["stateOperators"]]  # type: ignore[attr-defined]
     assert max(held_rows) <= 20  # one row of state for every window and route
 
@@ -190,7 +193,7 @@ def test_the_sample_of_a_named_function_is_that_of_min_by(spark: SparkSession) -
         f"CASE WHEN id % 5 > 0 AND id % 7 < 6 THEN double(id) END AS {window_native._VALUE}",
     )
     value, hashed = window_native._VALUE, window_native._HASH
-    for held in (_RESERVED_MAX + 1, 5_000):
+    for held in (RESERVED_MAX + 1, 5_000):
         native = NativeWindow(
             span=Span(time="at", size="1 minute"),
             by=("route",),
@@ -267,6 +270,7 @@ def test_a_quantile_in_spark_alone_is_the_one_of_python_with_its_bounds(replay: 
     assert found["kept"].max() == 12
     assert set(found["low"] == found["high"]) == {True, False}
     wait_for_books(protected, found)
+    assert set(protected.ledger().totals().shed) == {UNSAMPLED}
 
 
 @pytest.mark.parametrize(("q", "held"), [(0.5, 4), (0.9, 16), (0.01, 64)])
@@ -515,6 +519,33 @@ def test_the_share_follows_the_load(replay: Replay) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "held"),
+    [
+        ({}, 16),
+        ({"apply": "quantile(fare, 0.9)"}, 36),
+        ({"apply": "quantile(fare, 0.01)"}, 368),
+        ({"apply": "quantile(fare, 1e-9)"}, 100_000),
+        ({"apply": "quantile(fare, 5e-324)"}, 100_000),
+        ({"allocation": "cvopt"}, 64),
+        ({"apply": len, "schema": "n int"}, 64),
+        ({"rows_min": 100}, 100),
+        ({"error": sw.Error(relative=0.1)}, None),
+        ({"sample_rows": None}, None),
+        ({"sample_rows": 32}, 32),
+    ],
+)
+def test_as_many_rows_of_a_group_are_held_as_is_asked_for_or_as_suits_the_function(
+    spark: SparkSession, options: dict[str, Any], held: int | None
+) -> None:
+    usual = {"apply": "median(fare)", "rows_min": 2, "sample_rows": "auto"}
+    rest = dict.fromkeys(("schema", "columns", "allocation", "error", "identity"))
+    none: dict[str, Any] = {"by": ("route",), "values": (), "strata": ()}
+    wanted = Wanted(**{**rest, **none, **usual, **options})
+    window = window_of(wanted, Span(time="at", size="1 minute"), seed=0, share=lambda: 1.0)
+    assert window.sample_rows == held
+
+
+@pytest.mark.parametrize(
     ("wrong", "told"),
     [
         ({"time": "when"}, "time must be one of the columns"),
@@ -526,8 +557,11 @@ def test_the_share_follows_the_load(replay: Replay) -> None:
         ({"apply": 3}, "apply must be"),
         ({"apply": len}, "schema must have at least one column"),
         ({"by": "town"}, "key must be one of the columns"),
-        ({"sample_rows": 1}, "sample_rows must be >= rows_min"),
-        ({"sample_rows": 10**6}, "sample_rows must be in"),
+        ({"sample_rows": 1}, "sample_rows must be a whole number in"),
+        ({"sample_rows": 10**6}, "sample_rows must be a whole number in"),
+        ({"sample_rows": "all"}, "None or 'auto'.*got 'all'"),
+        ({"sample_rows": 1, "error": sw.Error(relative=0.1)}, "sample_rows must be a whole"),
+        ({"sample_rows": 10, "rows_min": 20}, "sample_rows must be >= rows_min"),
         ({"rows_min": 0}, "rows_min must be >= 1"),
         ({"allocation": "best"}, "allocation must be one of"),
         ({"values": ["route"]}, "values must be numbers"),

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spillway.concept_values import KeepTable
 from spillway.state import files, plan_archive
 from spillway.state.plan_log import PlanLog, brief
-from spillway.values import CostTable, KeepTable, Limits, PinnedPlan, Plan
+from spillway.values import CostTable, Limits, PinnedPlan, Plan
 
 
 def pinned(batch_id: int, rate: float = 0.5, table: bytes = b"") -> PinnedPlan:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from spillway.concept_values import KeepTable
 from spillway.state import files
 from spillway.state.plan_log import PlanLog
-from spillway.values import SCORE_MAX, SCORE_MIN, KeepTable, PinnedPlan, Plan
+from spillway.values import SCORE_MAX, SCORE_MIN, PinnedPlan, Plan
 
 PLAN = Plan(rates=(0.1, 0.5, 1.0), edges=(SCORE_MIN, SCORE_MAX), unrated=1 / 3, reason="overload")
 

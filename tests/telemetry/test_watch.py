@@ -6,12 +6,12 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
-from spillway.state.ledger import Ledger
+from spillway.state.ledger import REFUSED, UNSAMPLED, Ledger
 from spillway.state.ledger_lines import Tail
 from spillway.telemetry.events import Observed, events_of
 from spillway.telemetry.view import COLUMNS, OTHER, PARTS_MAX, View
 from spillway.telemetry.watch import GUARDS_MAX, Watch, states
-from spillway.values import StratumCount
+from spillway.values import Observation, StratumCount, TaskReport
 from tests.telemetry.making import Story, write
 
 
@@ -63,6 +63,27 @@ def test_a_line_tells_the_same_events_as_the_whole_entry(tmp_path: Path) -> None
     write(tmp_path, Story(subtasks=True, late=1.3), batches=60)
     told = [events_of(line) for line in Tail(tmp_path / "ledger").new()]
     assert told == [events_of(entry) for entry in Ledger(tmp_path / "ledger").entries()]
+
+
+def test_rows_that_windows_did_not_need_are_told_from_those_that_an_operator_refused(
+    tmp_path: Path,
+) -> None:
+    """Each under its own stratum and cause, from lines as from whole entries."""
+    books = Ledger(tmp_path / "ledger")
+    for batch_id, windows in enumerate((True, False)):
+        task = TaskReport(instance=0, rows_in=100, rows_refused=30 + batch_id, windows=windows)
+        seen = Observation(
+            batch_id=batch_id,
+            rows_in=100,
+            rows_kept=70 - batch_id,
+            duration_s=1.0,
+            rows_refused=30 + batch_id,
+            tasks=(task,),
+        )
+        whole = Story().entry(batch_id)
+        books.append(replace(whole, seen=seen, plan=None))
+    assert only(watched(tmp_path)).counted.shed == {UNSAMPLED: 30, REFUSED: 31}
+    assert books.totals().shed == {UNSAMPLED: 30, REFUSED: 31}
 
 
 def test_the_books_of_an_older_release_are_shown_too(tmp_path: Path) -> None:

@@ -8,11 +8,16 @@ import pytest
 
 from spillway.state.ledger import Entry
 from spillway.telemetry.words import percent, reason
-from spillway.values import Observation, PinnedPlan, Plan, StratumCount
+from spillway.values import Observation, PinnedPlan, Plan, StratumCount, TaskReport
 
 
 def entry(
-    kept: int, why: str, *strata: str, rates: tuple[float, ...] = (0.3,), refused: int = 0
+    kept: int,
+    why: str,
+    *strata: str,
+    rates: tuple[float, ...] = (0.3,),
+    refused: int = 0,
+    windows: bool = False,
 ) -> Entry:
     counts = tuple(
         StratumCount(name=name, rows_in=1000 if i == 0 else 0, rows_kept=kept if i == 0 else 0)
@@ -20,7 +25,7 @@ def entry(
     )
     seen = Observation(
         batch_id=3, rows_in=1000, rows_kept=kept - refused, duration_s=1.0, strata=counts,
-        rows_refused=refused,
+        rows_refused=refused, tasks=(TaskReport(instance=0, rows_in=1000, windows=windows),),
     )  # fmt: skip
     plan = PinnedPlan(batch_id=3, salt=1, plan=Plan(rates=rates, reason=why))
     return Entry(
@@ -54,6 +59,10 @@ def entry(
         (
             entry(1000, "within limits", "all", refused=1200 - 1000),
             "keeping 80 %: the operator refused 200 rows that waited too long",
+        ),
+        (
+            entry(1000, "no gate", refused=200, windows=True),
+            "keeping 80 %: no gate; 200 rows of windows were not in their samples",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else value.reason,

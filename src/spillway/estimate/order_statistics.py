@@ -7,6 +7,8 @@ if M(r) >= i. No distribution of the values is assumed.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,20 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _ROWS_MIXED = 40
+_TAIL_MIN = 1e-15  # for less, more rows are needed than any group has
+
+
+def rows_for_bounds(q: float, risk: float) -> int:
+    """Return how many rows must be drawn of any group for both bounds of a quantile to exist.
+
+    Of an endless group q^k is the chance that all k drawn values are below the quantile: then
+    the largest of them is no bound. In smaller groups it is less.
+
+    >>> [rows_for_bounds(q, 0.025) for q in (0.5, 0.9, 0.01)]
+    [6, 36, 368]
+    """
+    tail = max(min(q, 1.0 - q), _TAIL_MIN)
+    return math.ceil(math.log(risk) / math.log1p(-tail))
 
 
 def bounds(rows: Ints, kept: Ints, q: float, risk: float) -> tuple[Floats, Floats]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway.objective import Latency
-from spillway.state.ledger import REFUSED, Entry
+from spillway.state.ledger import Entry
 from spillway.values import PinnedPlan
 
 _Z95 = 1.959964
@@ -65,6 +65,7 @@ class Facts:
     rows_in: int
     rows_kept: int
     rows_refused: int
+    rows_unsampled: int
     rows_aside: int
     faults: int
     latency_s_mean: float | None
@@ -94,7 +95,8 @@ def facts_of(entries: Sequence[Entry], objective: Latency | None) -> Facts:
         ended_at_s=max(entry.started_at_s + entry.seen.duration_s for entry in entries),
         rows_in=sum(each.rows_in for each in seen),
         rows_kept=sum(each.rows_kept for each in seen),
-        rows_refused=sum(each.rows_refused for each in seen),
+        rows_refused=sum(each.rows_refused for each in seen if not each.windowed),
+        rows_unsampled=sum(each.rows_refused for each in seen if each.windowed),
         rows_aside=sum(each.rows_aside for each in seen),
         faults=sum(entry.plan.faults for entry in entries if entry.plan),
         latency_s_mean=mean_latency_s(entries),
@@ -170,7 +172,7 @@ def shed_by(entries: Sequence[Entry]) -> list[tuple[str, str, int]]:
     sums: dict[tuple[str, str], int] = {}
     for entry in entries:
         lines = [((each.name, entry.reason), each.rows_shed) for each in entry.seen.strata]
-        for key, rows in (*lines, (REFUSED, entry.seen.rows_refused)):
+        for key, rows in (*lines, (entry.refusal, entry.seen.rows_refused)):
             if rows:
                 sums[key] = sums.get(key, 0) + rows
     return sorted(((*key, rows) for key, rows in sums.items()), key=lambda line: -line[2])

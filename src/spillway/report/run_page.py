@@ -242,6 +242,8 @@ def _aside(facts: Facts) -> str:
         told.append(f"{numbers.count(facts.rows_aside)} shed rows were written to the overflow.")
     if facts.rows_refused:
         told.append(f"{numbers.count(facts.rows_refused)} were refused in the operator.")
+    if facts.rows_unsampled:
+        told.append(f"{numbers.count(facts.rows_unsampled)} were in windows, not in their samples.")
     return f"<p>{' '.join(told)}</p>" if told else ""
 
 
@@ -250,8 +252,8 @@ def _answers(facts: Facts) -> str:
         return "<p>Nothing: no row is missing, and all weights are 1.</p>"
     if facts.count is None:
         return (
-            "<p>Weights differ by group, or an operator refused rows: see the intervals of your "
-            "own estimates.</p>"
+            "<p>Weights differ by group, or rows were given up behind the gate: see the intervals "
+            "of your own estimates.</p>"
         )
     return f"<p>{page.escape(_sentence(facts.count))}</p>{page.table(_count_table(facts.count))}"
 

@@ -16,6 +16,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
+from spillway.concept_values import Concept, ConceptState
 from spillway.kernels import count_min
 from spillway.objective import seconds
 from spillway.shedders.concept_cells import (
@@ -30,7 +31,7 @@ from spillway.shedders.concept_cells import (
 from spillway.shedders.concept_rates import Ahead, Rule, keep_rates
 from spillway.shedders.group_sizes import Allocation
 from spillway.shedders.keep_table import pack
-from spillway.values import SCORE_MAX, Budget, Concept, ConceptState, Observation, Plan
+from spillway.values import SCORE_MAX, Budget, Observation, Plan
 
 Ints = NDArray[np.int64]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from spillway.concept_values import Concept
 from spillway.kernels import count_min
-from spillway.values import Concept
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spillway.concept_values import KeepTable
 from spillway.kernels import count_min
-from spillway.values import KeepTable, Plan
+from spillway.values import Plan
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

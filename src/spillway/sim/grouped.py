@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spillway.concept_values import GroupsSeen
 from spillway.contracts import ConceptShedder
 from spillway.cost.items import items_of
 from spillway.kernels import count_min
 from spillway.shedders.keep_table import KeepLookup
-from spillway.values import GroupsSeen, Plan
+from spillway.values import Plan
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -56,14 +56,22 @@ class ReportListener(StreamingQueryListener):
     """Calls functions with the report of every finished batch of every query."""
 
     def __init__(self, *subscribers: Subscriber) -> None:
-        """Listen; an error in a subscriber is logged and does not reach Spark or another one."""
+        """Listen; an error in a subscriber is logged and does not reach Spark or another one.
+
+        They share a report, and leave it as it is.
+        """
         self.subscribers = list(subscribers)
 
     def hear(self, text: str) -> None:
-        """Take one report as JSON."""
+        """Take one report as JSON, which is read once for all."""
+        try:
+            report = json.loads(text)
+        except ValueError:
+            _log.exception("the report of a batch could not be read")
+            return
         for subscriber in tuple(self.subscribers):
             try:
-                subscriber(json.loads(text))
+                subscriber(report)
             except Exception:
                 _log.exception("the report of a batch could not be taken")
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from spillway.concept_values import GroupsSeen
 from spillway.spark.metrics import ASIDE, TASKS, WINDOW_ROWS, WINDOW_USED, count_names
 from spillway.spark.task_report import decode
 from spillway.state.offsets import total_span
-from spillway.values import GroupsSeen, Observation, StratumCount, TaskReport
+from spillway.values import Observation, StratumCount, TaskReport
 from spillway.work_values import WorkDone, total_work
 
 Metrics = Mapping[str, Any]
@@ -72,7 +73,8 @@ def task_reports(metrics: Metrics) -> tuple[TaskReport, ...]:
     if WINDOW_ROWS not in metrics:
         return reports
     rows, used = metrics[WINDOW_ROWS] or 0, metrics[WINDOW_USED] or 0
-    return *reports, TaskReport(instance=0, rows_in=rows, rows_refused=rows - used)
+    alone = TaskReport(instance=0, rows_in=rows, rows_refused=rows - used, windows=True)
+    return *reports, alone
 
 
 def _groups(metrics: Metrics) -> GroupsSeen | None:

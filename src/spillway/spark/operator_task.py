@@ -93,8 +93,11 @@ class Tally:
         self._waited_ns += int(waits.sum())
         self._waited_ns_max = max(self._waited_ns_max, int(waits.max(initial=0)))
 
-    def report(self, work: WorkDone | None = None) -> bytes:
-        """Return the report of the task as it travels; `work` is what its subtasks did."""
+    def report(self, work: WorkDone | None = None, *, windows: bool = False) -> bytes:
+        """Return the report of the task as it travels.
+
+        `work` is what its subtasks did; `windows` says that its rows are those of windows.
+        """
         spare_modules()
         return encode(
             TaskReport(
@@ -108,6 +111,7 @@ class Tally:
                 ended_at_ns=time.time_ns() if self._begun_at_ns else 0,
                 costs=self._costs.to_bytes() if self._costs is not None else b"",
                 work=work,
+                windows=windows,
             )
         )
 

@@ -22,7 +22,7 @@ from spillway.spark import columns
 from spillway.spark.metrics import TASKS
 from spillway.spark.operator_results import REPORT, Results
 from spillway.spark.uniform import hash_sql, quoted
-from spillway.spark.window_span import SPAN, Span, check_number, check_sample_rows
+from spillway.spark.window_span import SPAN, Span, check_number
 from spillway.spark.window_task import (
     COUNT,
     END,
@@ -54,13 +54,9 @@ class SampledWindow:
     span: Span
     identity: Sequence[str] | None = None
     strata: tuple[str, ...] = ()
-    sample_rows: int | None = 64
+    sample_rows: int | None
     seed: int = 0
     task: WindowTask
-
-    def __post_init__(self) -> None:
-        """Reject a sample that Spark cannot hold."""
-        check_sample_rows(self.sample_rows)
 
     def attach(self, df: DataFrame, observed: Observation | str) -> DataFrame:
         """Return the function's results, window by window; the tasks report under `observed`."""

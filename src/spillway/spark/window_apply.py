@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spillway.estimate.groups import Estimates, GroupSample, quantiles
+from spillway.estimate.order_statistics import rows_for_bounds
 from spillway.estimate.totals import z_score
 from spillway.objective import Error
 from spillway.spark.columns import WEIGHT
@@ -56,6 +57,11 @@ class Apply(Protocol):
     @property
     def samples(self) -> bool:
         """Whether it needs rows; else the moments say it all."""
+        ...
+
+    @property
+    def rows_needed(self) -> int:
+        """How many rows of a group must be held for all that it tells."""
         ...
 
     def check(self, schema: T.StructType) -> None:
@@ -118,6 +124,11 @@ class Named:
     def samples(self) -> bool:
         """Only a quantile needs rows."""
         return self.function == "quantile"
+
+    @property
+    def rows_needed(self) -> int:
+        """As many as give both bounds, which takes the more, the nearer to an end it is."""
+        return rows_for_bounds(self.q, (1.0 - self.confidence) / 2)
 
     def check(self, schema: T.StructType) -> None:
         """Refuse a column that is not there."""
@@ -199,6 +210,7 @@ class Custom:
 
     column = None
     samples = True
+    rows_needed = 1
 
     @property
     def name(self) -> str:

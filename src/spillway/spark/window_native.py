@@ -29,10 +29,10 @@ from spillway.spark.quantile_sql import (
 )
 from spillway.spark.uniform import hash_sql, quoted
 from spillway.spark.window_apply import Named
-from spillway.spark.window_span import SPAN, Span, check_number, check_sample_rows
+from spillway.spark.window_span import SPAN, Span, check_number
 
 _HASH, _VALUE = columns.PREFIX + "hash", columns.PREFIX + "value"
-_RESERVED_MAX = 32  # rows of a sample for which places are reserved, 16 bytes each
+RESERVED_MAX = 32  # rows of a sample for which places are reserved, 16 bytes each: the fastest
 _EXACT = {
     "count": "CAST(count(1) AS DOUBLE)",
     "mean": f"avg({_VALUE})",
@@ -48,12 +48,8 @@ class NativeWindow:
     by: tuple[str, ...]
     function: Named
     identity: Sequence[str] | None = None
-    sample_rows: int | None = 64
+    sample_rows: int | None
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Reject a sample that Spark cannot hold."""
-        check_sample_rows(self.sample_rows)
 
     def attach(self, df: DataFrame, observed: Observation | str) -> DataFrame:
         """Return a line for every window and group; rows are counted under `observed`."""
@@ -99,7 +95,7 @@ class NativeWindow:
         """
         if self.sample_rows is None:
             return F.collect_list(_VALUE)
-        if self.sample_rows <= _RESERVED_MAX:
+        if self.sample_rows <= RESERVED_MAX:
             return F.expr(f"min_by({_VALUE}, nvl2({_VALUE}, {_HASH}, NULL), {self.sample_rows})")
         held = f"coalesce({_VALUE}, 0D) AS {_VALUE}"
         pair = F.expr(f"nvl2({_VALUE}, struct({_HASH}, {held}), NULL)")

@@ -110,10 +110,13 @@ def check_number(df: DataFrame, name: str) -> None:
         )
 
 
-def check_sample_rows(rows: int | None) -> None:
-    """Refuse a sample that Spark cannot hold; None is all rows."""
-    if rows is not None and not 2 <= rows <= SAMPLE_ROWS_MAX:
-        raise ValueError(f"sample_rows must be in [2, {SAMPLE_ROWS_MAX}] or None, got {rows}")
+def check_sample_rows(rows: int) -> None:
+    """Refuse a sample that Spark cannot hold."""
+    if not hasattr(rows, "__index__") or not 2 <= rows <= SAMPLE_ROWS_MAX:
+        raise ValueError(
+            f"sample_rows must be a whole number in [2, {SAMPLE_ROWS_MAX}] (of a window also None "
+            f"or 'auto'), got {rows!r}"
+        )
 
 
 def _length_s(name: str, duration: str) -> float:

@@ -221,7 +221,7 @@ def run_windows(
             for window in windows_of(pa.Table.from_batches(came)):
                 made = results.of_arrow(_run_window(task, tally, window, share))
                 yield from (results.finished(batch, None, None) for batch in made)
-        yield results.control_row(tally.report())
+        yield results.control_row(tally.report(windows=True))
 
     return run
 

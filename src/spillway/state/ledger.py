@@ -22,7 +22,9 @@ KIND = "ledger entry"
 _SEGMENT_BATCHES = 1000
 _NAME = re.compile(r"(?:([0-9a-f]{8})-)?(\d{8,})")
 RETAIN = 10_000  # batches; see `Ledger`
-REFUSED = ("in the operator", "waited too long")  # stratum and reason of what an operator refused
+# Stratum and reason of rows that the gate had let through.
+REFUSED = ("in the operator", "waited too long")
+UNSAMPLED = ("in windows", "not in the sample")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,11 @@ class Entry:
     def rows_shed(self) -> int:
         """Rows of the batch that the gate or the operator gave up."""
         return self.seen.rows_in - self.seen.rows_kept
+
+    @property
+    def refusal(self) -> tuple[str, str]:
+        """Stratum and reason of the rows that were given up behind the gate."""
+        return UNSAMPLED if self.seen.windowed else REFUSED
 
 
 def why(planned: str | None, *, gated: bool, rows_in: int) -> str:
@@ -275,7 +282,7 @@ def _sums(entry: Entry) -> Sums:
         batches=1,
         rows_in=entry.seen.rows_in,
         rows_kept=entry.seen.rows_kept,
-        shed=tuple(line for line in (*shed, (*REFUSED, entry.seen.rows_refused)) if line[2]),
+        shed=tuple(line for line in (*shed, (*entry.refusal, entry.seen.rows_refused)) if line[2]),
     )
 
 

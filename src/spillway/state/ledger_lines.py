@@ -12,12 +12,18 @@ import msgspec
 
 from spillway.note_values import Note
 from spillway.state import files
-from spillway.state.ledger import KIND, Segment, segments_of, why
+from spillway.state.ledger import KIND, REFUSED, UNSAMPLED, Segment, segments_of, why
 from spillway.state.ledger_sums import Sums, SumsFile
 from spillway.values import Budget, StratumCount
 from spillway.work_values import WorkDone, WorkMix
 
 _LATEST_BYTES = 256 << 10  # from the end of a file, for a first look
+
+
+class TaskLine(msgspec.Struct, frozen=True):
+    """All tasks of a batch as one."""
+
+    windows: bool = False
 
 
 class SeenLine(msgspec.Struct, frozen=True):
@@ -33,6 +39,7 @@ class SeenLine(msgspec.Struct, frozen=True):
     backlog_rows: float | None = None
     strata: tuple[StratumCount, ...] = ()
     rows_refused: int = 0
+    tasks: tuple[TaskLine, ...] = ()
     work: WorkDone | None = None
 
 
@@ -73,6 +80,12 @@ class Line(msgspec.Struct, frozen=True):
         """Why rows were shed or kept."""
         planned = self.plan.plan.reason if self.plan else None
         return why(planned, gated=bool(self.seen.strata), rows_in=self.seen.rows_in)
+
+    @property
+    def refusal(self) -> tuple[str, str]:
+        """Stratum and reason of the rows that were given up behind the gate."""
+        windowed = any(task.windows for task in self.seen.tasks)
+        return UNSAMPLED if windowed else REFUSED
 
 
 class Tail:

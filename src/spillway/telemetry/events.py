@@ -49,6 +49,7 @@ class Observed(Event):
     cost: CostHealth | None
     strata: tuple[StratumCount, ...]
     work: WorkDone | None
+    refusal: tuple[str, str]  # stratum and reason of the refused rows
 
     @property
     def rows_shed(self) -> int:
@@ -124,6 +125,7 @@ def _observed(entry: Entry | Line, whose: dict[str, Any]) -> Observed:
         cost=note.cost,
         strata=seen.strata,
         work=seen.work,
+        refusal=entry.refusal,
     )
 
 

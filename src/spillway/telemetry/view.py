@@ -67,7 +67,7 @@ class Counted:
         self.rows_kept += sign * seen.rows_kept
         for stratum in seen.strata:
             self.shed_rows(stratum.name, cause, sign * stratum.rows_shed)
-        self.shed_rows("in the operator", "waited too long", sign * seen.rows_refused)
+        self.shed_rows(*seen.refusal, sign * seen.rows_refused)
 
     def shed_rows(self, stratum: str, cause: str, rows: int) -> None:
         """Count shed rows under at most so many names."""

@@ -68,4 +68,8 @@ def _rule(entry: Entry) -> str:
 
 def _refused(entry: Entry) -> str:
     refused = entry.seen.rows_refused
-    return f"the operator refused {refused:,} rows that waited too long" if refused else ""
+    if not refused:
+        return ""
+    if entry.seen.windowed:
+        return f"{refused:,} rows of windows were not in their samples"
+    return f"the operator refused {refused:,} rows that waited too long"
