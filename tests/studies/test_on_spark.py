@@ -29,6 +29,7 @@ from spillway.studies.las_on_spark_claims import (
     engine_s,
     recovery_batches,
 )
+from spillway.studies.las_on_spark_claims import label as turn_of
 from spillway.studies.posg_on_spark_claims import OURS, ROUND_ROBIN, STEALING, label
 from spillway.studies.run import ON_SPARK, Order
 from spillway.studies.spark_work import FullKnowledge, Waiting, batches, busy
@@ -120,27 +121,28 @@ def test_recovery_counts_the_batches_of_a_phase_until_one_is_within_the_limit() 
 
 
 def las_results(**waited_s: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
-    """All policies wait 1 s and drop a tenth, except those that are given."""
+    """All policies wait 1 s and drop a tenth in both turns, except those that are given."""
     usual = np.where(np.arange(700) % 10 == 0, np.nan, 1.0)
     ends = np.arange(10.0, 701, 10)
     waits = {name: waited_s.get(name, usual) for name in NAMES}
     return {
-        name: {
+        turn_of(name, turn): {
             "waited_s": each,
             "completed_s": each + 0.01,
             "batch_rows": ends,
             "batch_s": np.full(70, 0.3),
         }
+        for turn in range(2)
         for name, each in waits.items()
     }
 
 
 def test_the_engine_takes_what_no_row_is_worked_on_in() -> None:
-    found = las_results()[GATE]
-    assert engine_s(found) == pytest.approx(0.3 - 9 * 0.01)  # one of ten rows was dropped
+    found = las_results()[turn_of(GATE, 0)]
+    assert engine_s([found]) == pytest.approx(0.3 - 9 * 0.01)  # one of ten rows was dropped
     late = {**found, "batch_rows": found["batch_rows"][1:], "batch_s": found["batch_s"][1:]}
     late["batch_s"] = np.where(np.arange(69) == 30, 5.0, late["batch_s"])
-    assert engine_s(late) == pytest.approx(0.3 - 9 * 0.01)  # whatever one batch does
+    assert engine_s([late, found, late]) == pytest.approx(0.3 - 9 * 0.01)  # whatever one batch does
 
 
 def test_las_claims_hold_for_what_must_be_and_not_for_what_must_not() -> None:
@@ -162,6 +164,14 @@ def test_las_claims_hold_for_what_must_be_and_not_for_what_must_not() -> None:
         missed = [claim.statement for claim in figure.claims(same) if not claim.held]
         assert any("Straw-Man" in text for text in missed)
         assert any("fewest" in text for text in missed)
+
+
+def test_policies_take_their_turns_forwards_and_backwards() -> None:
+    for figure in las.STUDY.figures:
+        played = [point.label for point in figure.points()]
+        turns = [(0, NAMES), (1, reversed(NAMES))]
+        assert played == [turn_of(name, turn) for turn, names in turns for name in names]
+        assert [point.label for point in figure.quick_points()] == played[: len(NAMES)]
 
 
 def test_las_pictures_show_the_limit_and_where_phases_begin() -> None:

@@ -2,7 +2,7 @@
 
 Normal execution is tried in two ways: Spark's own exact `percentile`, and a median in Python over
 all rows. Uniform keeps a share of the rows by their hash, before the window. `guard.window` holds a
-sample of every route, as the paper's CoD does: at most 64 rides by default, and once 16. Then the
+sample of every route, as the paper's CoD does: at most 16 rides by default, and once 32. Then the
 same medians by a function of the user's own, which takes some microseconds of Python a ride: over
 all rides, and over the share of them that `guard.window` allocates. A bare count of the same groups
 shows how little would be left if there were nothing to compute. The paper's function is a mean,
@@ -27,12 +27,12 @@ from spillway.studies.cod_data import Made, present, read
 from spillway.studies.cod_feed import TICK_ROUTE, Feed, Way
 from spillway.studies.cod_on_spark_claims import (
     COUNT,
+    MORE,
     NAMES,
     NATIVE,
     OWN,
     OWN_WINDOW,
     PYTHON,
-    SMALL,
     UNIFORM,
     WINDOW,
     claims_7,
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 _OUT = pa.schema([("route", pa.int64()), ("value", pa.float64())])
 _SHARES = 10_000
 _WARM = 2
-_TURNS = 2
 _REPEATS = 4  # Google's trace holds three windows: it is played so often in a row
 _CORES = 2
 _BANDS = (*((5.0 * band, 5.0) for band in range(12)), (60.0, float("inf")))  # start and width, $
@@ -132,7 +131,7 @@ WAYS: dict[str, Way] = {
     PYTHON: _python,
     UNIFORM: _uniform,
     WINDOW: _window,
-    SMALL: partial(_window, sample_rows=16),
+    MORE: partial(_window, sample_rows=32),
     COUNT: _count,
     OWN: _own,
     OWN_WINDOW: partial(
@@ -176,10 +175,11 @@ def _added_lists(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Tried(NamedTuple):
-    """A stream, by its seed, and the ways of working that are tried on it."""
+    """A stream, by its seed, the ways of working that are tried on it, and how many turns each."""
 
     feed: Callable[[int], Feed]
     names: Sequence[str] = NAMES
+    turns: int = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +209,7 @@ class OnSpark:
         return [
             Point(f"{label(name, on)} | {turn}", params)
             for on, tried in feeds.items()
-            for turn in range(_TURNS)
+            for turn in range(tried.turns)
             for name in (reversed(tried.names) if turn % 2 else tried.names)
         ]
 
@@ -298,10 +298,12 @@ def _repeated(rows: Rows, slide_s: float) -> Rows:
     return replace(rows, time_s=again["time_s"] + turns, group=again["group"], value=again["value"])
 
 
-def _sizes(windows: Mapping[int, int], names: Sequence[str] = NAMES) -> dict[str, Tried]:
-    """Made rides by the size of the window, each with so many measured ones."""
+def _sizes(
+    windows: Mapping[int, int], names: Sequence[str] = NAMES, turns: int = 2
+) -> dict[str, Tried]:
+    """Made rides by the size of the window, each with so many measured ones a turn."""
     return {
-        f"{rows:,} rows, 30 by 10 min": Tried(_made(rows, count), names)
+        f"{rows:,} rows, 30 by 10 min": Tried(_made(rows, count), names, turns)
         for rows, count in windows.items()
     }
 
@@ -309,7 +311,7 @@ def _sizes(windows: Mapping[int, int], names: Sequence[str] = NAMES) -> dict[str
 def _others(folder: str, kinds: set[str]) -> dict[str, Tried]:
     """Fares in half dollars, of which there are few; and the real traces."""
     meter = _made(1_000_000, 2, fare_step=0.5)
-    found = {"1,000,000 rows, half dollars": Tried(meter, (NATIVE, WINDOW, SMALL, COUNT))}
+    found = {"1,000,000 rows, half dollars": Tried(meter, (NATIVE, WINDOW, MORE, COUNT))}
     few = (NATIVE, PYTHON, WINDOW, COUNT)
     if "packets" in kinds:
         found["packets, 45 by 15 s"] = Tried(_packets(folder), few)
@@ -326,7 +328,7 @@ def _figures(folder: str, kinds: set[str]) -> tuple[FigureJob, ...]:
             id="7",
             title="Latency from watermark to result by cores, 100,000 rows a window",
             shed=0.98,
-            feeds=dict.fromkeys(by_cores, Tried(_made(100_000, 3), few)),
+            feeds=dict.fromkeys(by_cores, Tried(_made(100_000, 6), few)),
             quick=dict.fromkeys(by_cores, Tried(_made(5_000, 2), few)),
             claim=claims_7,
             cores=by_cores,
@@ -336,8 +338,9 @@ def _figures(folder: str, kinds: set[str]) -> tuple[FigureJob, ...]:
             title="Latency from watermark to result",
             shed=0.97,
             feeds={
-                **_sizes({100_000: 8, 300_000: 5, 1_000_000: 3}),
-                **_sizes({3_000_000: 2}, (NATIVE, PYTHON, WINDOW, SMALL, COUNT)),
+                **_sizes({100_000: 8, 300_000: 8}, turns=4),
+                **_sizes({1_000_000: 6}),
+                **_sizes({3_000_000: 3}, (NATIVE, PYTHON, WINDOW, MORE, COUNT)),
                 **_others(folder, kinds),
             },
             quick=_sizes({5_000: 2, 20_000: 2}),
@@ -352,7 +355,7 @@ def with_data(folder: str | None) -> Study:
     return Study(
         name="cod-on-spark",
         title="Concept-Driven Load Shedding, on Spark",
-        version=6,
+        version=12,
         figures=_figures(folder or "", present(folder) if folder else set()),
     )
 

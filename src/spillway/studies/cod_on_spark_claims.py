@@ -13,10 +13,10 @@ from spillway.studies.study import Claim, Results
 Floats = NDArray[np.float64]
 
 NATIVE, PYTHON = "normal, percentile", "normal, Python median"
-UNIFORM, WINDOW, SMALL = "Uniform", "guard.window", "guard.window, 16 rows"
+UNIFORM, WINDOW, MORE = "Uniform", "guard.window", "guard.window, 32 rows"
 OWN, OWN_WINDOW = "normal, own function", "guard.window, own function"
 COUNT = "a bare count"  # what the batch takes whatever is computed: nobody can be sooner
-NAMES = (NATIVE, PYTHON, UNIFORM, WINDOW, SMALL, COUNT, OWN, OWN_WINDOW)
+NAMES = (NATIVE, PYTHON, UNIFORM, WINDOW, MORE, COUNT, OWN, OWN_WINDOW)
 PAPER_P95 = 2.25
 
 _FIXED = (
@@ -28,9 +28,9 @@ _FEW = (
 )
 _PAIRS = (
     (WINDOW, NATIVE, _FEW),
-    (SMALL, NATIVE, _FEW),
+    (MORE, NATIVE, _FEW),
     (WINDOW, PYTHON, _FIXED),
-    (SMALL, PYTHON, _FIXED),
+    (MORE, PYTHON, _FIXED),
     (OWN_WINDOW, OWN, _FIXED),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from spillway.studies.las_judge import FULL, STRAW, claim
 from spillway.studies.study import Claim, Results
 
 Floats = NDArray[np.float64]
+Plays = Mapping[str, Sequence[Mapping[str, Floats]]]  # of every policy, turn by turn
 
 OPERATOR, GATE, BOTH = "LAS in the operator", "LAS at the gate", "LAS at both"
 FEWEST = "fewest at the gate"
@@ -30,14 +31,33 @@ _TIME = (
 _SHORT = "the queue grows with time, and the run was too short for it"
 
 
+def label(name: str, turn: int) -> str:
+    """Name a point: a policy, and which of its turns it is."""
+    return f"{name} | {turn}"
+
+
+def plays_of(results: Results) -> Plays:
+    """Return what every policy's turns found."""
+    return {
+        name: [found for point, found in results.items() if point.split(" | ")[0] == name]
+        for name in NAMES
+    }
+
+
+def waits(plays: Plays, name: str) -> Floats:
+    """Return how long every row waited in every turn, NaN where it was dropped: turns by rows."""
+    return np.stack([found["waited_s"] for found in plays[name]])
+
+
 def claims_10(results: Results, phases: str, limit_s: float) -> list[Claim]:
     """The phases A to G."""
-    latencies = {name: _phases(results, name, phases) for name in NAMES}
+    plays = plays_of(results)
+    latencies = {name: _phases(plays, name, phases) for name in NAMES}
     d = {name: _mean(latencies[name]["D"]) for name in NAMES}
     calm = {name: _dropped(latencies[name]["E"]) for name in NAMES}
     return [
-        *_held("10", results, limit_s),
-        *_near("10", results),
+        *_held("10", plays, limit_s),
+        *_near("10", plays),
         claim(
             "10",
             "D: Straw-Man deteriorates, its rows wait at least 5 times as long as LAS's",
@@ -54,19 +74,19 @@ def claims_10(results: Results, phases: str, limit_s: float) -> list[Claim]:
             all(calm[name] <= calm[FULL] + 0.02 for name in GUARDED),
             why="rows of phase D still wait when E begins",
         ),
-        *(_recovers("10", name, results, len(phases), limit_s) for name in GUARDED),
-        _fewest("10", results),
+        *(_recovers("10", name, plays, len(phases), limit_s) for name in GUARDED),
+        _fewest("10", plays),
     ]
 
 
 def claims_11(results: Results, limit_s: float) -> list[Claim]:
     """The tweets."""
-    late = {name: np.array_split(results[name]["waited_s"], 2)[1] for name in NAMES}
-    wait = {name: _mean(late[name]) for name in NAMES}
-    shares = {name: _dropped(results[name]["waited_s"]) for name in NAMES}
+    plays = plays_of(results)
+    wait = {name: _mean(np.array_split(waits(plays, name), 2, axis=1)[1]) for name in NAMES}
+    shares = {name: _dropped(waits(plays, name)) for name in NAMES}
     return [
-        *_held("11", results, limit_s),
-        *_near("11", results),
+        *_held("11", plays, limit_s),
+        *_near("11", plays),
         claim(
             "11",
             "Straw-Man drops nothing; in the later half its rows wait 5 times as long as LAS's",
@@ -76,36 +96,37 @@ def claims_11(results: Results, limit_s: float) -> list[Claim]:
             wait[STRAW] >= WORSE * wait[OPERATOR] and shares[STRAW] <= 0.01,
             why=_SHORT,
         ),
-        _fewest("11", results),
+        _fewest("11", plays),
     ]
 
 
-def _held(figure: str, results: Results, limit_s: float) -> list[Claim]:
+def _held(figure: str, plays: Plays, limit_s: float) -> list[Claim]:
     return [
         claim(
             figure,
             f"{name}: the mean latency stays within 1.05 τ",
             "close to τ",
-            f"{_mean(results[name]['waited_s']):.3g} s, τ = {limit_s:g} s",
-            _mean(results[name]["waited_s"]) <= HELD * limit_s,
+            f"{_mean(waits(plays, name)):.3g} s, τ = {limit_s:g} s",
+            _mean(waits(plays, name)) <= HELD * limit_s,
             why=_NOISE,
         )
         for name in GUARDED
     ]
 
 
-def _near(figure: str, results: Results) -> list[Claim]:
+def _near(figure: str, plays: Plays) -> list[Claim]:
     """Compare what those drop who, as the paper's LAS, do not choose rows by their cost."""
-    exact = _dropped(results[FULL]["waited_s"])
-    shares = {name: _dropped(results[name]["waited_s"]) for name in (OPERATOR, GATE, BOTH)}
-    there = f"{1e3 * engine_s(results[FULL]):.0f}"
+    exact = _dropped(waits(plays, FULL))
+    shares = {name: _dropped(waits(plays, name)) for name in (OPERATOR, GATE, BOTH)}
+    told = {name: _by_turns(waits(plays, name)) for name in (FULL, *shares)}
+    there = f"{1e3 * engine_s(plays[FULL]):.0f}"
     return [
         claim(
             figure,
             f"{name}: drops within 3 points of what Full Knowledge drops",
             "a similar amount; 5 to 10 % of the tweets" if figure == "11" else "a similar amount",
-            f"{share:.1%}, {FULL} {exact:.1%}; beside its rows a batch takes "
-            f"{1e3 * engine_s(results[name]):.0f} ms, there {there}",
+            f"{told[name]}, {FULL} {told[FULL]}; beside its rows a batch takes "
+            f"{1e3 * engine_s(plays[name]):.0f} ms, there {there}",
             abs(share - exact) <= NEAR,
             why=_TIME,
         )
@@ -113,8 +134,8 @@ def _near(figure: str, results: Results) -> list[Claim]:
     ]
 
 
-def _recovers(figure: str, name: str, results: Results, phases: int, limit_s: float) -> Claim:
-    slowest = max(recovery_batches(results[name], phases, limit_s))
+def _recovers(figure: str, name: str, plays: Plays, phases: int, limit_s: float) -> Claim:
+    slowest = max(max(recovery_batches(found, phases, limit_s)) for found in plays[name])
     return claim(
         figure,
         f"{name}: {RECOVERY_BATCHES} batches after a change rows wait less than 1.25 τ again",
@@ -125,9 +146,9 @@ def _recovers(figure: str, name: str, results: Results, phases: int, limit_s: fl
     )
 
 
-def _fewest(figure: str, results: Results) -> Claim:
-    shares = {name: _dropped(results[name]["waited_s"]) for name in (GATE, FEWEST)}
-    wait = {name: _mean(results[name]["waited_s"]) for name in (GATE, FEWEST)}
+def _fewest(figure: str, plays: Plays) -> Claim:
+    shares = {name: _dropped(waits(plays, name)) for name in (GATE, FEWEST)}
+    wait = {name: _mean(waits(plays, name)) for name in (GATE, FEWEST)}
     return claim(
         figure,
         "beyond: `fewest` sheds at least 30 % fewer rows than `faithful` at the same latency",
@@ -156,16 +177,20 @@ def recovery_batches(found: Mapping[str, Floats], phases: int, limit_s: float) -
     return slowest
 
 
-def engine_s(found: Mapping[str, Floats]) -> float:
+def engine_s(turns: Sequence[Mapping[str, Floats]]) -> float:
     """Return what the middle batch takes beside the work on its rows: the engine's own time."""
+    return float(np.median(np.concatenate([_beside_s(found) for found in turns])))
+
+
+def _beside_s(found: Mapping[str, Floats]) -> Floats:
     worked_s = np.nan_to_num(found["completed_s"] - found["waited_s"])
     done_s = np.concatenate([[0.0], worked_s.cumsum()])
     ends = found["batch_rows"].astype(np.int64)
-    return float(np.median(found["batch_s"] - np.diff(done_s[ends], prepend=0.0)))
+    return np.asarray(found["batch_s"] - np.diff(done_s[ends], prepend=0.0))
 
 
-def _phases(results: Results, name: str, phases: str) -> dict[str, Floats]:
-    parts = np.array_split(results[name]["waited_s"], len(phases))
+def _phases(plays: Plays, name: str, phases: str) -> dict[str, Floats]:
+    parts = np.array_split(waits(plays, name), len(phases), axis=1)
     return dict(zip(phases, parts, strict=True))
 
 
@@ -177,3 +202,9 @@ def _mean(waited_s: Floats) -> float:
 
 def _dropped(waited_s: Floats) -> float:
     return float(np.isnan(waited_s).mean())
+
+
+def _by_turns(waited_s: Floats) -> str:
+    """Tell which share was dropped in all, and turn by turn."""
+    turns = ", ".join(f"{_dropped(turn):.1%}" for turn in waited_s)
+    return f"{_dropped(waited_s):.1%} ({turns})"
