@@ -46,7 +46,10 @@ def run(stage: Stage) -> list[Figure]:
     """Time the placement alone, then behind it an operator that computes or waits."""
     figures = [*_own_cost(stage, "narrow", 0), *_own_cost(stage, "200 characters wide", 200)]
     figures += [*_decision(stage), *_completion(stage, instances=5, over=1.1)]
-    rows, repetitions = stage.size(10, 10), stage.size(7, 3)
+    rows, repetitions = (
+        stage.size(10, 10),
+        stage.size(15, 3),
+    )  # batches of chance, bounds close to 1
     taken = measured(stage.spark, 2, rows, repetitions, stage.tick, act="computes")
     figures += _speedups(taken, 2, rows, "computes")
     for k in (2, 5, 10) if not stage.quick else (5,):
