@@ -299,11 +299,52 @@ def state_with(folder: Path, costs: bytes) -> Path:
     return folder
 
 
-def known_costs() -> HeavySketch:
+def known_costs(rows: int = 9) -> HeavySketch:
     known = HeavySketch()
     for key, cost_ns in COSTS_NS.items():
-        known.update(np.full(9, item_of(key)), np.full(9, cost_ns))
+        known.update(np.full(rows, item_of(key)), np.full(rows, cost_ns))
     return known
+
+
+@pytest.mark.parametrize("takes", ["pandas", "arrow"])
+def test_where_costs_are_known_and_slices_long_seven_batches_in_eight_come_whole(
+    clock: Clock, takes: str, tmp_path: Path
+) -> None:
+    """Calls that take 2 ms make slices of a hundred; all time counts, and estimates stay."""
+    clock.look_ns = MS
+    drawn = np.random.default_rng(5).choice(list("abc"), size=(10, 2000), p=[0.6, 0.3, 0.1])
+    given = ["".join(keys) for keys in drawn]
+    work = operator(
+        dict(functions(clock))[takes],
+        takes=takes,
+        state=state_with(tmp_path, known_costs(20_000).to_bytes()),
+    )
+    _, report = run(work, *(rows_of(keys) for keys in given))
+    assert clock.calls.count(2000) == 8
+    first = clock.calls.index(2000)
+    assert sum(clock.calls[:first]) == 2000
+    assert clock.calls[first : first + 7] == [2000] * 7
+    assert sum(clock.calls[first + 7 : -1]) == 2000
+    assert (report.rows_in, clock.calls[-1]) == (20_000, 2000)
+    looks_ns = clock.look_ns * len(clock.calls)
+    assert report.busy_ns == sum(COSTS_NS[key] for keys in given for key in keys) + looks_ns
+    for key, found in estimates_ms(report).items():
+        assert found == pytest.approx(COSTS_NS[key] / MS, rel=0.1, abs=0.2)
+
+
+def test_before_costs_are_known_every_batch_is_cut(clock: Clock, tmp_path: Path) -> None:
+    clock.look_ns = 5 * MS
+    state = state_with(tmp_path, known_costs(9).to_bytes())
+    run(operator(clock.frame, takes="pandas", state=state), *[rows_of("a" * 5000)] * 3)
+    assert max(clock.calls) < 5000
+
+
+def test_whole_batches_have_at_most_batch_rows_too(clock: Clock, tmp_path: Path) -> None:
+    clock.look_ns = 5 * MS
+    state = state_with(tmp_path, known_costs(20_000).to_bytes())
+    work = operator(clock.frame, takes="pandas", state=state, batch_rows=2000)
+    run(work, *[rows_of("a" * 5000)] * 2)
+    assert clock.calls[-3:] == [2000, 2000, 1000]
 
 
 @pytest.mark.parametrize(

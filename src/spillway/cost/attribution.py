@@ -124,6 +124,11 @@ class Pace:
         self._own_ns: deque[int] = deque(maxlen=_LATEST)
         self._sums: NDArray[np.float64] = np.zeros(6)  # 1, n, n², t, n t, t²
 
+    @property
+    def rows(self) -> int:
+        """How many rows a slice would get now, if there were enough."""
+        return round(self._rows)
+
     def next_rows(self, left: int) -> int:
         """Return the size of the next slice of so many rows: in turn the whole and half of it."""
         self._half = not self._half and self._rows < self._rows_max

@@ -1,8 +1,9 @@
 """Runs an operator that takes pandas frames or Arrow batches, in slices that tell keys apart.
 
 A slice holds so many rows that calling the operator takes a small part of it (`cost.Pace`); what
-it took is attributed to its rows (`cost.Attribution`). Without a key and without admission there
-is nothing to tell apart, and whole Arrow batches go to the operator.
+it took is attributed to its rows (`cost.Attribution`). Once the driver knows what keys cost, only
+one Arrow batch in eight is cut where rows are cheap, and slices therefore long. Without a key and
+without admission there is nothing to tell apart, and whole Arrow batches go to the operator.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 _FIRST_ROWS, _FIRST_NS = 16, 5_000_000
+_SLICED_EVERY = 8  # one Arrow batch in so many is cut where costs are known and slices long:
+_KNOWN_ROWS, _LONG_ROWS = 1 << 15, 64  # the driver's model of costs is of so many rows, a slice too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,16 +145,19 @@ class Slicer:
         self._learnt = Attribution(self._known)
         self._pace = _first_pace(operator, self._known)
         self._gate = _Gate(operator.admit, self._known) if operator.admit is not None else None
+        self._batches, self._rows_max = 0, operator.batch_rows
 
     def run(self, rows: Rows, tally: Tally) -> list[pa.RecordBatch]:
-        """Run the operator slice by slice; what the slices took is attributed at the end."""
+        """Run the operator slice by slice, or on all rows at once; attribute what that took."""
+        pace = None if self._goes_whole() else self._pace
         made: list[pa.RecordBatch] = []
         taken: list[Ints] = []
         busy_ns, at = 0, 0
         items = np.zeros(rows.count, dtype=np.int64) if rows.items is None else rows.items
         while at < rows.count:
-            size = self._pace.next_rows(rows.count - at)
-            kept = self._run_slice(rows, tally, items, at, size, made)
+            left = rows.count - at
+            size = pace.next_rows(left) if pace is not None else min(left, self._rows_max)
+            kept = self._run_slice(rows, tally, items[at : at + size], at, pace, made)
             at += size
             if kept is not None:
                 taken.append(kept[0])
@@ -161,18 +167,27 @@ class Slicer:
         tally.worked(shares_ns, None if rows.items is None else worked)
         return made
 
+    def _goes_whole(self) -> bool:
+        """Say whether the next batch goes to the operator as it is: most, where costs are known.
+
+        A loop in Python takes up to a tenth longer in slices, however rarely it is called; and long
+        slices tell little about single keys. Short ones cost nothing that counts beside their rows.
+        """
+        teaches = self._batches % _SLICED_EVERY == 0 or self._known.rows_seen < _KNOWN_ROWS
+        self._batches += 1
+        return not (teaches or self._gate is not None or self._pace.rows < _LONG_ROWS)
+
     def _run_slice(
         self,
         rows: Rows,
         tally: Tally,
-        items: Ints,
+        here: Ints,
         at: int,
-        size: int,
+        pace: Pace | None,
         made: list[pa.RecordBatch],
     ) -> tuple[Ints, int] | None:
         """Run one slice; return the items of its rows and what they took, None if none stayed."""
-        begin_ns = perf_counter_ns()
-        here, arrivals_ns = items[at : at + size], rows.arrivals_ns
+        begin_ns, size, arrivals_ns = perf_counter_ns(), here.size, rows.arrivals_ns
         now_ns = begin_ns + wall_offset_ns()
         kept = None
         if self._gate is not None and arrivals_ns is not None:
@@ -186,8 +201,9 @@ class Slicer:
         made.extend(batches)
         worked = here if kept is None else here[kept]
         self._learn(worked, taken_ns)
-        own_ns = perf_counter_ns() - begin_ns - taken_ns
-        self._pace.took(worked.size, taken_ns=taken_ns, own_ns=own_ns)
+        if pace is not None:
+            own_ns = perf_counter_ns() - begin_ns - taken_ns
+            pace.took(worked.size, taken_ns=taken_ns, own_ns=own_ns)
         return worked, taken_ns
 
     def _learn(self, items: Ints, taken_ns: int) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillway.spark.columns import PREFIX, WEIGHT
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 REPORT = PREFIX + "report"
 Row = dict[str, Any]
@@ -55,15 +58,14 @@ class Results:
     def of_frame(self, frame: object) -> pa.RecordBatch:
         """Turn a pandas frame into a batch; the order of its columns does not matter.
 
-        It is copied: Arrow would share its numbers, and the operator may fill the same frame again.
+        Its numbers are copied: Arrow would share them, and the operator may fill the frame again.
         """
         import pandas as pd
 
         if not isinstance(frame, pd.DataFrame):
             raise self._refused("return a pandas DataFrame", _kind(frame))
         self._check_names(list(frame.columns))
-        own = frame.copy()
-        return self._batch([self._array(own[field.name], field) for field in self.schema])
+        return self._batch([self._array(_own(frame[field.name]), field) for field in self.schema])
 
     def of_arrow(self, made: object) -> list[pa.RecordBatch]:
         """Turn an Arrow batch, a table or several of them into batches of the schema."""
@@ -187,6 +189,11 @@ def _converted(values: Any, wanted: pa.DataType) -> pa.Array:
 
 def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _own(column: pd.Series[Any]) -> Any:
+    """Return values that nobody else changes; a copy of a frame takes longer."""
+    return column.to_numpy(copy=True) if isinstance(column.dtype, np.dtype) else column.copy()
 
 
 def _kind(made: object) -> str:
