@@ -27,7 +27,6 @@ SCHEMA = "id bigint, made double"
 ARROW = pa.schema([("id", pa.int64()), ("made", pa.float64())])
 COST_S = 50e-6
 BOUND = Bound(bound=1.05)
-AT_FIRST = Bound(bound=1.25)  # of the first seconds of a stream, while every batch is cut
 CORES = 2
 FEW, MANY = 10_000, 100_000
 KEYS = 1000
@@ -77,7 +76,7 @@ def _frames(stage: Stage) -> list[Figure]:
         ("vectorised pandas operator of 1 µs", vectorised, many, None, None),
         ("pandas operator of 50 µs", by_row(busy(_size(busy))), few, known, BOUND),
         ("pandas operator of 50 µs that loops in Python", loop, few, known, BOUND),
-        ("the same before costs are known, all in slices", loop, few, None, AT_FIRST),
+        ("the same before costs are known, all in slices", loop, few, None, BOUND),
     ):
         ways = {
             "plain": lambda fn=fn, rows=rows: _job_s(stage, rows, plain_frames(fn)),
